@@ -1,0 +1,1 @@
+"""The cores, the contract that they share, and the pools beside them."""
