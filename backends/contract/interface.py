@@ -301,9 +301,7 @@ class TreeCore(ABC):
         """Store a device value of an auxiliary component (SIZE-7)."""
 
     @abstractmethod
-    def component_has_host_value_only(
-        self, node_id: NodeId, component_type: ComponentType
-    ) -> bool:
+    def component_has_host_value_only(self, node_id: NodeId, component_type: ComponentType) -> bool:
         """Whether the component is on the host and not on the device (SIZE-9)."""
 
     @abstractmethod
@@ -494,9 +492,7 @@ class TreeCore(ABC):
     # --- External cache linker ------------------------------------------------------------
 
     @abstractmethod
-    def build_external_linker_offload_transfers(
-        self, node_id: NodeId
-    ) -> list[PoolTransfer] | None:
+    def build_external_linker_offload_transfers(self, node_id: NodeId) -> list[PoolTransfer] | None:
         """What an offload of a node copies; None if stored or pending (LNK-2)."""
 
     @abstractmethod
@@ -510,9 +506,7 @@ class TreeCore(ABC):
         """An offload has landed or failed (LNK-6)."""
 
     @abstractmethod
-    def mark_external_cache_stored_path(
-        self, from_node_id: NodeId, until_node_id: NodeId
-    ) -> None:
+    def mark_external_cache_stored_path(self, from_node_id: NodeId, until_node_id: NodeId) -> None:
         """The external store holds this path already (LNK-8)."""
 
     # --- Checking -------------------------------------------------------------------------

@@ -100,7 +100,9 @@ class RadixKey:
         """
         for name in ("extra_key", "cache_salt", "is_bigram"):
             if getattr(self, name) != getattr(other, name):
-                raise ValueError(f"keys differ in {name}: {getattr(self, name)!r} and {getattr(other, name)!r}")
+                raise ValueError(
+                    f"keys differ in {name}: {getattr(self, name)!r} and {getattr(other, name)!r}"
+                )
         if not 0 <= offset <= len(other):
             raise IndexError(f"offset {offset} is outside a key of {len(other)} units")
         if type(self.token_ids) is not type(other.token_ids):
@@ -118,7 +120,9 @@ class RadixKey:
     def child_key_at(self, offset: int, page_size: int) -> Hashable:
         """A hashable value for the page at `offset` within its namespace (KEY-13)."""
         if offset < 0 or offset + page_size > len(self):
-            raise IndexError(f"no page of {page_size} units at {offset} in a key of {len(self)} units")
+            raise IndexError(
+                f"no page of {page_size} units at {offset} in a key of {len(self)} units"
+            )
         units = tuple(self[offset : offset + page_size])
         page = units[0] if page_size == 1 else units
         if self.cache_salt is not None:
