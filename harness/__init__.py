@@ -1,0 +1,1 @@
+"""Op language, cache, lockstep, comparison, oracles, workers and campaigns."""

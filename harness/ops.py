@@ -1,0 +1,408 @@
+"""The op language: what one step of a trace can be.
+
+Every op is total: its operands are references that are resolved against what exists on the side
+that runs it, and an op that finds nothing to work on does nothing. So any subsequence of a trace
+is a trace. No op holds a handle, slot or receipt of one side.
+
+Two levels. *Request ops* go through the cache, as an inference server does. *Core ops* call the
+core itself, also out of protocol; `hostile` says which ones only our own cores must answer alike
+(the released cores assert, panic or accept in silence there).
+
+A node reference is text: `root`; `live:3` (the fourth handle that is alive, counted from the
+oldest and modulo their number); `stale:0` (the first handle that has died); `offered` (what the
+open walk offered last); `request:1` (the node that request 1 has locked); `bogus:-1` (a number
+that was never a handle).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+NodeRef = str
+ComponentName = Literal["full", "swa", "mamba"]
+Flag = Literal["storage", "linker", "write_back", "write_through_threshold", "buffer_only"]
+ValueKind = Literal["slots", "none", "short", "float", "flat"]
+ReceiptKind = Literal["own", "released", "foreign", "stripped"]
+Question = Literal[
+    "path",
+    "order",
+    "indices",
+    "hashes",
+    "snapshot",
+    "validate",
+    "canary",
+    "flatten",
+    "rotation",
+    "predicates",
+    "sizes",
+    "backup_chain",
+    "sanity",
+    "print",
+]
+
+BLOCK_TOKENS = 512
+"""Tokens that one block id of a request log stands for."""
+
+
+class Op(msgspec.Struct, tag_field="op", forbid_unknown_fields=True, omit_defaults=True):
+    """Base of all ops."""
+
+
+class Namespace(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, frozen=True):
+    """Where a key lives: its extra key and its cache salt (KEY-25)."""
+
+    extra_key: str | None = None
+    cache_salt: str | None = None
+
+
+DEFAULT_NAMESPACE = Namespace()
+
+
+# --- Request level ------------------------------------------------------------------------
+
+
+class Arrive(Op, tag="arrive"):
+    """A request arrives, is matched, locked and given a row; nothing without a free row.
+
+    The prompt is `tokens`, then the tokens that `blocks` stand for (512 each), cut to `length`.
+    """
+
+    tokens: list[int] = []
+    blocks: list[int] = []
+    length: int | None = None
+    namespace: Namespace = DEFAULT_NAMESPACE
+    priority: int = 0
+    session_id: str | None = None
+    rotation_base: int | None = None
+
+
+class Prefill(Op, tag="prefill"):
+    """Compute `count` more tokens of a request's prompt (all when None), then checkpoint it or not."""
+
+    request: int
+    count: int | None = None
+    checkpoint: bool = True
+
+
+class Decode(Op, tag="decode"):
+    """A prefilled request produces `tokens`, then `invent` tokens that no other request has."""
+
+    request: int
+    tokens: list[int] = []
+    invent: int = 0
+
+
+class Checkpoint(Op, tag="checkpoint"):
+    """Put what a request has computed into the tree and go on."""
+
+    request: int
+
+
+class Finish(Op, tag="finish"):
+    """A request ends well: its tokens go into the tree, the rest is freed."""
+
+    request: int
+
+
+class Abort(Op, tag="abort"):
+    """A request ends badly: what it alone holds is freed."""
+
+    request: int
+
+
+class Retract(Op, tag="retract"):
+    """A request loses its row for lack of memory and waits to be admitted again."""
+
+    request: int
+
+
+class Readmit(Op, tag="readmit"):
+    """The k-th waiting request is admitted again, with all its tokens as its prompt."""
+
+    waiting: int
+
+
+class Evict(Op, tag="evict"):
+    """Memory pressure: evict `count` tokens from the device."""
+
+    count: int
+
+
+class EvictForAlloc(Op, tag="evict_for_alloc"):
+    """Memory pressure of an allocation that is `count` tokens short."""
+
+    count: int
+
+
+class Touch(Op, tag="touch"):
+    """A lookup that only refreshes recency."""
+
+    tokens: list[int]
+    namespace: Namespace = DEFAULT_NAMESPACE
+
+
+class LinkerAck(Op, tag="linker_ack"):
+    """The oldest offload in flight lands or fails."""
+
+    success: bool = True
+
+
+class Reset(Op, tag="reset"):
+    """All requests end and the tree is emptied."""
+
+
+class DrainEvents(Op, tag="drain_events"):
+    """Take the KV events queued so far."""
+
+
+# --- Core level ---------------------------------------------------------------------------
+
+
+class CoreMatch(Op, tag="core_match"):
+    """`match_prefix`; with `device_only`, `match_full_device_prefix`. `limit` caps the key."""
+
+    tokens: list[int]
+    namespace: Namespace = DEFAULT_NAMESPACE
+    limit: int | None = None
+    device_only: bool = False
+
+
+class CoreInsert(Op, tag="core_insert"):
+    """Insert `tokens` with fresh slots.
+
+    `owned` says how many leading units the caller already shares with the tree (its
+    `prev_prefix_len`, cut to what is matched); `raw_prev` passes a `prev_prefix_len` as it is
+    instead. `suspend` leaves the insert at its first barrier. `value` other than `slots` is hostile, and so
+    is `force`, which begins although an insert is suspended.
+    """
+
+    tokens: list[int]
+    namespace: Namespace = DEFAULT_NAMESPACE
+    limit: int | None = None
+    owned: int = 0
+    raw_prev: int | None = None
+    inserted_len: int = 0
+    priority: int | None = 0
+    session_id: str | None = None
+    rotation_base: int | None = None
+    track_adopted_ranges: bool = False
+    swa_evicted: int = 0
+    value: ValueKind = "slots"
+    suspend: bool = False
+    force: bool = False
+
+
+class CoreResume(Op, tag="core_resume"):
+    """Go on with a suspended insert by one step; hostile without one."""
+
+    force: bool = False
+
+
+class CoreEnd(Op, tag="core_end"):
+    """Abandon a suspended insert."""
+
+
+class Lock(Op, tag="lock"):
+    """`inc_lock_ref`; with `host`, `inc_host_lock_ref`. The receipt is kept."""
+
+    node: NodeRef
+    skip: list[ComponentName] = []
+    host: bool = False
+
+
+class Unlock(Op, tag="unlock"):
+    """Release the k-th held receipt of the kind; other `receipt` values misuse one (hostile)."""
+
+    lock: int
+    host: bool = False
+    receipt: ReceiptKind = "own"
+    skip_swa: bool = False
+    window: ComponentName | None = None
+
+
+class Pin(Op, tag="pin"):
+    """`inc_full_pin`, or with `release` the k-th pin's `dec_full_pin`; `force` releases any node."""
+
+    node: NodeRef = "root"
+    release: int | None = None
+    force: bool = False
+
+
+class WalkStart(Op, tag="walk_start"):
+    """Open a device walk; with `force` also a second one (hostile)."""
+
+    count: int
+    component: ComponentName = "full"
+    force: bool = False
+
+
+class WalkNext(Op, tag="walk_next"):
+    """One step of the open walk; `done` is the running total, None the true one."""
+
+    component: ComponentName = "full"
+    done: int | None = None
+    force: bool = False
+
+
+class WalkEnd(Op, tag="walk_end"):
+    """Close the open walk."""
+
+    component: ComponentName = "full"
+    force: bool = False
+
+
+class EvictLeaf(Op, tag="evict_leaf"):
+    """`evict_device_leaf` of the node that the open walk offered; of any other node it is hostile."""
+
+    node: NodeRef = "offered"
+    flip_mode: bool = False
+
+
+class DropSubtree(Op, tag="drop_subtree"):
+    """`drop_subtree_no_host`, of the offered node or (hostile) of any."""
+
+    node: NodeRef = "offered"
+
+
+class Demote(Op, tag="demote"):
+    """`demote`; hostile while there is no host tier."""
+
+    node: NodeRef
+
+
+class HostEvict(Op, tag="host_evict"):
+    """`drive_host_eviction`."""
+
+    count: int
+    component: ComponentName = "full"
+
+
+class Ask(Op, tag="ask"):
+    """A read-only question about nodes; `number` and `flag` are what the question needs besides."""
+
+    about: Question
+    nodes: list[NodeRef] = []
+    number: int = 0
+    flag: bool = False
+
+
+class Backfill(Op, tag="backfill"):
+    """`backfill_missing_hash_values`."""
+
+
+class AdjustSize(Op, tag="adjust_size"):
+    """Move a ledger by `delta` and back again."""
+
+    node: NodeRef
+    delta: int
+    component: ComponentName = "full"
+
+
+class Offload(Op, tag="offload"):
+    """Plan, lock and mark an external offload of one node, as the linker does."""
+
+    node: NodeRef
+
+
+class MarkStored(Op, tag="mark_stored"):
+    """The external store holds the path from `node` up to `until`."""
+
+    node: NodeRef
+    until: NodeRef = "root"
+
+
+class SetFlag(Op, tag="set_flag"):
+    """Change a setting of the core between two ops."""
+
+    flag: Flag
+    value: int
+
+
+class Misuse(Op, tag="misuse"):
+    """Hostile: call `method` for a node with a component or tier that the core does not have."""
+
+    method: str
+    node: NodeRef = "root"
+    component: ComponentName = "swa"
+
+
+RequestOp = (
+    Arrive
+    | Prefill
+    | Decode
+    | Checkpoint
+    | Finish
+    | Abort
+    | Retract
+    | Readmit
+    | Evict
+    | EvictForAlloc
+    | Touch
+    | LinkerAck
+    | Reset
+    | DrainEvents
+)
+CoreOp = (
+    CoreMatch
+    | CoreInsert
+    | CoreResume
+    | CoreEnd
+    | Lock
+    | Unlock
+    | Pin
+    | WalkStart
+    | WalkNext
+    | WalkEnd
+    | EvictLeaf
+    | DropSubtree
+    | Demote
+    | HostEvict
+    | Ask
+    | Backfill
+    | AdjustSize
+    | Offload
+    | MarkStored
+    | SetFlag
+    | Misuse
+)
+AnyOp = RequestOp | CoreOp
+
+
+def kind_of(op: Op) -> str:
+    """The op's name in a trace."""
+    return str(op.__struct_config__.tag)
+
+
+def is_hostile(op: Op) -> bool:
+    """Whether an op breaks the protocol, so that only our own cores must agree on it."""
+    match op:
+        case CoreInsert(value=value, force=force, raw_prev=raw_prev):
+            return value != "slots" or force or (raw_prev is not None and raw_prev < 0)
+        case Unlock(receipt=receipt, window=window, skip_swa=skip_swa):
+            return receipt != "own" or window is not None or skip_swa
+        case CoreResume(force=force) | Pin(force=force) | WalkStart(force=force):
+            return force or _is_wild(op)
+        case WalkNext(force=force) | WalkEnd(force=force):
+            return force or _is_wild(op)
+        case EvictLeaf(node=node, flip_mode=flip):
+            return node != "offered" or flip
+        case DropSubtree(node=node):
+            return node != "offered"
+        case Demote() | Misuse():
+            return True
+        case _:
+            return _is_wild(op)
+
+
+def _is_wild(op: Op) -> bool:
+    """Whether an op names a handle that never was, a component that is not there, or a bad number."""
+    refs = [getattr(op, "node", ""), getattr(op, "until", ""), *getattr(op, "nodes", ())]
+    if any(ref.startswith("bogus:") for ref in refs):
+        return True
+    limit = getattr(op, "limit", None)
+    counts = [getattr(op, "count", 0), getattr(op, "inserted_len", 0), limit]
+    if any(count is not None and count < 0 for count in counts):
+        return True
+    return getattr(op, "component", "full") != "full"

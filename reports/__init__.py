@@ -1,0 +1,1 @@
+"""What a run is told as: terminal, JSON and summaries."""
