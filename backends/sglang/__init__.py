@@ -1,0 +1,1 @@
+"""Released SGLang cores: their managed environments, and the plug that runs inside one."""
