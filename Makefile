@@ -95,7 +95,7 @@ $(BIN)/maturin: | toolchain
 	$(BIN)/python -m pip install --quiet 'maturin>=1.9,<2'
 
 # The production module goes to treedrift/, dependencies and the command into .venv.
-$(VENV)/ready: pyproject.toml $(RUST_FILES) | $(BIN)/maturin
+$(VENV)/ready: pyproject.toml $(RUST_FILES) | toolchain $(BIN)/maturin
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --extras dev
 	@touch $@
 

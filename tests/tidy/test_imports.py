@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_imports_go_one_way_and_cores_share_nothing() -> None:
-    command = [Path(sys.executable).with_name("lint-imports"), "--no-cache", "pyproject.toml"]
+    command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache", "pyproject.toml"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
