@@ -39,7 +39,6 @@ Question = Literal[
     "sizes",
     "backup_chain",
     "sanity",
-    "print",
 ]
 
 BLOCK_TOKENS = 512

@@ -1,0 +1,157 @@
+"""Read-only questions to a core, and calls that name what a core does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..backends.contract import ComponentType, NodeId, SanityCheckError, TreeCore
+from . import ops
+from .config import COMPONENT_NAMES
+
+if TYPE_CHECKING:
+    from .execute import CoreOps
+
+FULL = ComponentType.FULL
+
+
+def ask(side: CoreOps, op: ops.Ask) -> None:
+    """Put one question to the core; the recording holds the answer."""
+    nodes = [node for node in map(side.node, op.nodes) if node is not None]
+    if op.about in _ABOUT_TREE:
+        _ABOUT_TREE[op.about](side.core, op)
+    elif op.about in ("path", "order"):
+        about_many = {"path": side.core.collect_path_info, "order": side.core.dfs_weight_order}
+        about_many[op.about](nodes)
+    elif op.about == "indices":
+        if nodes:
+            side.core.collect_full_device_indices(nodes[0], _ancestor(side.core, nodes, op))
+    else:
+        for node in nodes:
+            _ABOUT_NODE[op.about](side.core, node, op)
+
+
+def _ancestor(core: TreeCore, nodes: list[NodeId], op: ops.Ask) -> NodeId:
+    """The end of a path question: an ancestor by depth, or with `flag` any node at all."""
+    if op.flag and len(nodes) > 1:
+        return nodes[1]
+    path = core.collect_path_info([nodes[0]])[0]
+    chain = [core.root_node_handle(), *[info.node_id for info in path]]
+    return chain[op.number % len(chain)]
+
+
+def _hashes(core: TreeCore, node: NodeId, op: ops.Ask) -> None:
+    core.get_hash_values(node)
+    core.get_last_hash_value(node)
+    core.get_prefix_hash_values(node)
+
+
+def _snapshot(core: TreeCore, node: NodeId, op: ops.Ask) -> None:
+    core.snapshot_buffer_backup(node, op.flag)
+
+
+def _validate(core: TreeCore, node: NodeId, op: ops.Ask) -> None:
+    core.validate_buffer_backup(node, op.number)
+
+
+def _rotation(core: TreeCore, node: NodeId, op: ops.Ask) -> None:
+    core.rotation_base_of(node)
+
+
+def _predicates(core: TreeCore, node: NodeId, op: ops.Ask) -> None:
+    core.is_root(node)
+    core.is_backuped(node)
+    core.is_full_device_evicted(node)
+    core.get_component_device_value(node, FULL)
+    core.component_has_host_value_only(node, FULL)
+    core.prefetch_anchor_info(node)
+    core.build_storage_backup_spec(node, op.flag)
+
+
+def _backup_chain(core: TreeCore, node: NodeId, op: ops.Ask) -> None:
+    core.build_backup_kv_action(node)
+    core.build_external_linker_offload_transfers(node)
+
+
+def _sizes(core: TreeCore, op: ops.Ask) -> None:
+    for component in (FULL, ComponentType.SWA, ComponentType.MAMBA):
+        core.component_evictable_size(component)
+        core.component_protected_size(component)
+    for name in ("evictable", "protected"):
+        for prefix in ("", "full_", "swa_", "mamba_"):
+            getattr(core, f"{prefix}{name}_size")()
+    core.total_size()
+
+
+def _flatten(core: TreeCore, op: ops.Ask) -> None:
+    core.all_values_flatten()
+    core.all_mamba_values_flatten()
+
+
+def _canary(core: TreeCore, op: ops.Ask) -> None:
+    core.walk_for_kv_canary(op.flag, bool(op.number % 2))
+
+
+def _sanity(core: TreeCore, op: ops.Ask) -> None:
+    core.is_write_through_compatible()
+    core.supports_fast_match_prefix()
+    core.has_ongoing_insert()
+    core.empty_match_result  # noqa: B018  The recording proxy writes the read down.
+    try:
+        core.sanity_check([], [])
+    except SanityCheckError:
+        pass  # The recording tells it, and the invariant oracle judges it.
+
+
+_ABOUT_TREE: dict[str, Callable[[TreeCore, ops.Ask], None]] = {
+    "canary": _canary,
+    "flatten": _flatten,
+    "sizes": _sizes,
+    "sanity": _sanity,
+}
+_ABOUT_NODE: dict[str, Callable[[TreeCore, NodeId, ops.Ask], None]] = {
+    "hashes": _hashes,
+    "snapshot": _snapshot,
+    "validate": _validate,
+    "rotation": _rotation,
+    "predicates": _predicates,
+    "backup_chain": _backup_chain,
+}
+
+_ONE_SLOT = torch.zeros(1, dtype=torch.int64)
+
+
+def misuse(side: CoreOps, op: ops.Misuse) -> None:
+    """Call a method for a component that the core lacks; both our cores refuse it alike."""
+    call = MISUSES.get(op.method)
+    node = side.node(op.node)
+    if call is not None and node is not None:
+        call(side.core, node, COMPONENT_NAMES[op.component])
+
+
+MISUSES: dict[str, Callable[[Any, NodeId, ComponentType], Any]] = {
+    "evict_device_start": lambda core, node, kind: core.evict_device_start(kind, 1),
+    "evict_device_next_node": lambda core, node, kind: core.evict_device_next_node(kind, {}),
+    "evict_device_end": lambda core, node, kind: core.evict_device_end(kind),
+    "finish_swa_state_eviction": lambda core, node, kind: core.finish_swa_state_eviction(node),
+    "finish_mamba_state_eviction": lambda core, node, kind: core.finish_mamba_state_eviction(node),
+    "evict_excess_path_states": lambda core, node, kind: core.evict_excess_path_states(
+        node, {}, {}, []
+    ),
+    "get_component_device_value": lambda core, node, kind: core.get_component_device_value(
+        node, kind
+    ),
+    "set_component_device_value": lambda core, node, kind: core.set_component_device_value(
+        node, kind, _ONE_SLOT
+    ),
+    "component_has_host_value_only": lambda core, node, kind: core.component_has_host_value_only(
+        node, kind
+    ),
+    "adjust_component_size": lambda core, node, kind: core.adjust_component_size(node, kind, 1),
+    "node_by_id": lambda core, node, kind: core.node_by_id(node),
+    "rotation_phase_of": lambda core, node, kind: core.rotation_phase_of(node),
+    "buffer_backup_pool_keys": lambda core, node, kind: core.buffer_backup_pool_keys(node, []),
+}
+"""Methods that `misuse` can name, and how it calls them."""

@@ -1,0 +1,207 @@
+"""Turns what a core takes and gives into plain data that two sides can compare.
+
+Three things differ between sides without meaning anything, and are renamed here: handles, lock
+receipts' inner ids, and the order of per-component mappings. Handles are numbered in the order
+in which they first appear on their side, so equal behaviour gives equal numbers. Long sequences
+are kept as length and digest: the comparison stays cheap on prompts of many thousand tokens.
+
+A struct becomes its name and its values in field order.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import zlib
+from array import array
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+import msgspec
+import torch
+
+from ..backends.contract import NodeId, RadixKey
+
+INLINE_MAX = 64
+"""Longest sequence that is kept element by element."""
+
+HANDLE_FIELDS = frozenset(
+    {
+        "ack_id",
+        "anchor_node_id",
+        "best_match_node",
+        "from_node_id",
+        "inserted_host_node",
+        "last_device_node",
+        "last_host_node",
+        "last_visited_node_id",
+        "mamba_backup_node_id",
+        "new_child_node_id",
+        "new_node_id",
+        "node_id",
+        "old_node_id",
+        "parent_id",
+        "parent_node_id",
+        "swa_backup_node_id",
+        "tail_node_id",
+        "until_node_id",
+    }
+)
+HANDLE_LIST_FIELDS = frozenset({"end_node_ids", "node_ids", "nodes_to_load"})
+RECEIPT_FIELDS = frozenset({"component_lock_uuids", "component_host_lock_uuids"})
+
+Plain = Any
+"""None, bool, int, str, or lists of these: what msgpack can hold."""
+
+Encoder = Callable[["Names", Any], Plain]
+
+
+class Names:
+    """The handles and receipt ids of one side, numbered by first appearance."""
+
+    def __init__(self) -> None:
+        self._handles: dict[NodeId, int] = {}
+        self._receipts: dict[int, int] = {}
+        self.new_handles: list[NodeId] = []
+
+    def handle(self, handle: Any) -> Plain:
+        """The number of a handle; a new handle gets the next one."""
+        if handle is None:
+            return None
+        number = self._handles.get(handle)
+        if number is None:
+            number = self._handles[handle] = len(self._handles)
+            self.new_handles.append(handle)
+        return number
+
+    def is_new(self, handle: NodeId) -> bool:
+        """Whether a handle has not been numbered yet."""
+        return handle not in self._handles
+
+    def asked(self, handle: Any) -> Plain:
+        """The number of a handle that a caller passed in, which may never have been issued."""
+        try:
+            number = self._handles.get(handle)
+        except TypeError:
+            number = None
+        return ["unknown", repr(handle)] if number is None and handle is not None else number
+
+    def receipt(self, uuid: int | None) -> Plain:
+        """The number of a lock boundary id."""
+        return None if uuid is None else self._receipts.setdefault(uuid, len(self._receipts))
+
+
+_WEIGHTS: dict[str, torch.Tensor] = {}
+
+
+def _weights(count: int) -> torch.Tensor:
+    found = _WEIGHTS.get("cpu")
+    if found is None or found.numel() < count:
+        generator = torch.Generator().manual_seed(20260101)
+        size = max(count, 1 << 14)
+        found = torch.randint(-(2**62), 2**62, (size,), generator=generator, dtype=torch.int64)
+        _WEIGHTS["cpu"] = found
+    return found[:count]
+
+
+def digest(values: torch.Tensor) -> int:
+    """An order-sensitive 64-bit digest of a 1-D int64 CPU tensor: a dot product with fixed weights."""
+    return int(torch.dot(values, _weights(values.numel())))
+
+
+def tensor(values: torch.Tensor) -> Plain:
+    """Elements of a short index tensor, length and digest of a long one; dtype if it is not int64."""
+    count = values.numel()
+    if values.dtype != torch.int64 or values.dim() != 1:
+        return ["tensor", str(values.dtype), list(values.shape), values.flatten().tolist()]
+    if count <= INLINE_MAX:
+        return values.tolist()
+    return ["long", count, digest(values if values.is_cpu else values.cpu())]
+
+
+def sequence(names: Names, values: list[Any] | tuple[Any, ...]) -> Plain:
+    """Elements of a list; length and checksum when it is a long one of ints or strings."""
+    if len(values) <= INLINE_MAX:
+        return [value(names, item) for item in values]
+    if all(type(item) is int for item in values):
+        return ["long", len(values), digest(torch.tensor(values, dtype=torch.int64))]
+    return ["long", len(values), zlib.crc32(repr(values).encode())]
+
+
+def _mapping(names: Names, values: dict[Any, Any]) -> Plain:
+    pairs = sorted(values.items(), key=lambda pair: (str(type(pair[0])), pair[0]))
+    return [[value(names, key), value(names, item)] for key, item in pairs]
+
+
+def _key(names: Names, key: RadixKey) -> Plain:
+    raw = key.raw_token_ids()
+    tokens = list(raw) if len(raw) <= INLINE_MAX else ["long", len(raw), zlib.crc32(_bytes(raw))]
+    return ["key", key.extra_key, key.cache_salt, key.is_bigram, tokens]
+
+
+def _bytes(tokens: array[int]) -> Any:
+    address, count = tokens.buffer_info()
+    return (ctypes.c_char * (count * tokens.itemsize)).from_address(address)
+
+
+def _integer(names: Names, number: int) -> Plain:
+    return int(number) if -(2**63) <= number < 2**64 else str(int(number))
+
+
+def _same(names: Names, item: Any) -> Plain:
+    return item
+
+
+_ENCODERS: dict[type, Encoder] = {
+    type(None): _same,
+    bool: _same,
+    str: _same,
+    float: _same,
+    int: _integer,
+    torch.Tensor: lambda names, item: tensor(item),
+    list: sequence,
+    tuple: sequence,
+    dict: _mapping,
+    RadixKey: _key,
+    array: lambda names, item: sequence(names, item.tolist()),
+}
+
+
+def value(names: Names, item: Any) -> Plain:
+    """Any value of the contract as plain data."""
+    kind = type(item)
+    encoder = _ENCODERS.get(kind)
+    if encoder is None:
+        encoder = _ENCODERS[kind] = _encoder_of(kind)
+    return encoder(names, item)
+
+
+def _encoder_of(kind: type) -> Encoder:
+    if issubclass(kind, msgspec.Struct):
+        return _struct_encoder(kind)
+    if issubclass(kind, Enum):
+        return lambda names, item: item.value
+    if issubclass(kind, int):
+        return _integer
+    return lambda names, item: repr(item)
+
+
+def field_encoder(name: str) -> Encoder:
+    """How a field or parameter of this name is encoded."""
+    if name in HANDLE_FIELDS:
+        return lambda names, item: names.handle(item)
+    if name in HANDLE_LIST_FIELDS:
+        return lambda names, item: None if item is None else [names.handle(one) for one in item]
+    if name in RECEIPT_FIELDS:
+        return lambda names, item: sorted([int(kind), names.receipt(item[kind])] for kind in item)
+    return value
+
+
+def _struct_encoder(kind: type[msgspec.Struct]) -> Encoder:
+    fields = [(name, field_encoder(name)) for name in kind.__struct_fields__]
+    label = kind.__name__
+
+    def encode(names: Names, item: Any) -> Plain:
+        return [label, *[encoder(names, getattr(item, name)) for name, encoder in fields]]
+
+    return encode

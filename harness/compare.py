@@ -1,0 +1,200 @@
+"""Finds the first difference between two observations and says where it is.
+
+A place is a path such as `calls[2].match_prefix.result.device_prefix_len`. The signature of a
+divergence is the op, that path without numbers, and the error types: what one fault gives again
+and again, whatever the tokens.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from ..backends import contract
+from .observation import Observation, decode
+from .recorder import parameters_of
+
+STRUCTS = {
+    name: kind.__struct_fields__
+    for name, kind in vars(contract).items()
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+}
+"""Field names of every record of the contract."""
+
+NODE_FACTS = (
+    "handle",
+    "is_root",
+    "is_backuped",
+    "is_full_device_evicted",
+    "device_value",
+    "hash_values",
+    "last_hash_value",
+    "prefix_hash_values",
+    "rotation_base",
+)
+SIZE_NAMES = (
+    "evictable",
+    "protected",
+    "total",
+    "aux_total",
+    "has_ongoing_insert",
+    "free",
+    "requests",
+)
+
+
+class Difference(msgspec.Struct):
+    """Where two values part, and both values there."""
+
+    where: str
+    left: Any
+    right: Any
+
+
+class Divergence(msgspec.Struct, kw_only=True):
+    """The first thing that went wrong in one case for one pair.
+
+    `kind`: `difference`, `oracle`, `crash`, `hang`, `memory` or `refused`. `side` names the guilty
+    side where one side alone shows the fault. `op_index` counts from 0; None in the final drain.
+    """
+
+    pair: tuple[str, str]
+    kind: str
+    op_index: int | None
+    op_kind: str
+    where: str
+    left: Any = None
+    right: Any = None
+    side: str | None = None
+    signature: str = ""
+    file: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.signature:
+            self.signature = signature_of(self)
+
+
+def signature_of(divergence: Divergence) -> str:
+    """A short name that every divergence of one kind shares."""
+    place = re.sub(r"\[\d+\]", "[]", divergence.where)
+    place = re.sub(r"\[[-\d, ]+\]|-?\d+", "#", place) if divergence.kind != "difference" else place
+    side = f"@{divergence.side}" if divergence.side else ""
+    return f"{divergence.kind}:{divergence.op_kind}:{place}{side}"
+
+
+def first_difference(left: Any, right: Any, where: str = "") -> Difference | None:
+    """The first place where two plain values differ, depth first; None if they are equal."""
+    if type(left) is not type(right):
+        return Difference(where, left, right)
+    if isinstance(left, dict):
+        return _first_in_dict(left, right, where)
+    if isinstance(left, list):
+        return _first_in_list(left, right, where)
+    return None if left == right else Difference(where, left, right)
+
+
+def _first_in_dict(left: dict[Any, Any], right: dict[Any, Any], where: str) -> Difference | None:
+    for key in sorted({*left, *right}, key=str):
+        if key not in left or key not in right:
+            return Difference(f"{where}.{key}", left.get(key), right.get(key))
+        found = first_difference(left[key], right[key], f"{where}.{key}")
+        if found is not None:
+            return found
+    return None
+
+
+def _first_in_list(left: list[Any], right: list[Any], where: str) -> Difference | None:
+    names = _field_names(left, right)
+    for index, (one, other) in enumerate(zip(left, right, strict=False)):
+        place = f"{where}.{names[index]}" if names else f"{where}[{index}]"
+        found = first_difference(one, other, place)
+        if found is not None:
+            return found
+    if len(left) != len(right):
+        return Difference(f"{where}.length", left, right)
+    return None
+
+
+def _field_names(left: list[Any], right: list[Any]) -> tuple[str, ...] | None:
+    if not left or not right or left[0] != right[0] or not isinstance(left[0], str):
+        return None
+    fields = STRUCTS.get(left[0])
+    if fields is None or len(left) != len(fields) + 1:
+        return None
+    return ("type", *fields)
+
+
+def compare(left: bytes, right: bytes) -> Difference | None:
+    """The first difference between two encoded observations."""
+    if left == right:
+        return None
+    return compare_decoded(decode(left), decode(right))
+
+
+def compare_decoded(left: Observation, right: Observation) -> Difference | None:
+    """Calls first, in order: what the core answered explains everything after it."""
+    found = _compare_calls(left.calls, right.calls)
+    if found is not None:
+        return found
+    for name in ("outcome", "pool"):
+        found = first_difference(getattr(left, name), getattr(right, name), name)
+        if found is not None:
+            return found
+    for name, one, other in zip(SIZE_NAMES, left.sizes, right.sizes, strict=False):
+        if one != other:
+            return Difference(f"sizes.{name}", one, other)
+    found = _compare_trees(left.tree, right.tree)
+    return found or first_difference(left.snapshot, right.snapshot, "snapshot")
+
+
+def _compare_calls(left: list[Any], right: list[Any]) -> Difference | None:
+    for index, (one, other) in enumerate(zip(left, right, strict=False)):
+        if one == other:
+            continue
+        where = f"calls[{index}]"
+        if one[0] != other[0]:
+            return Difference(f"{where}.method", one[0], other[0])
+        where = f"{where}.{one[0]}"
+        found = _compare_arguments(one[0], one[1], other[1], where)
+        if found is not None:
+            return found
+        if one[2][0] != other[2][0]:
+            return Difference(f"{where}.{_ends(one[2], other[2])}", one[2], other[2])
+        place = "result" if one[2][0] == "ok" else "error"
+        return first_difference(one[2][1:], other[2][1:], f"{where}.{place}") or first_difference(
+            one[3:], other[3:], f"{where}.filled"
+        )
+    if len(left) != len(right):
+        longer = left if len(left) > len(right) else right
+        extra = longer[min(len(left), len(right))][0]
+        return Difference(f"calls.{extra}", len(left), len(right))
+    return None
+
+
+def _ends(left: list[Any], right: list[Any]) -> str:
+    """How two calls ended when one of them raised: both ends, by error type."""
+    return "|".join(end[1] if end[0] == "error" else "ok" for end in (left, right))
+
+
+def _compare_arguments(
+    method: str, left: list[Any], right: list[Any], where: str
+) -> Difference | None:
+    names = parameters_of(method)
+    for index, (one, other) in enumerate(zip(left, right, strict=False)):
+        name = names[index] if index < len(names) else str(index)
+        found = first_difference(one, other, f"{where}.{name}")
+        if found is not None:
+            return found
+    return None
+
+
+def _compare_trees(left: Any, right: Any) -> Difference | None:
+    if left == right or left is None or right is None:
+        return None if left == right else Difference("tree", left, right)
+    for one, other in zip(left["nodes"], right["nodes"], strict=False):
+        for name, mine, theirs in zip(NODE_FACTS, one, other, strict=False):
+            if mine != theirs:
+                return Difference(f"tree.node.{name}", mine, theirs)
+    return first_difference(left, right, "tree")

@@ -1,0 +1,311 @@
+"""Runs one case through several sides and compares them pair by pair.
+
+Each side runs a batch of ops alone; the observations are compared afterwards, one by one. That is
+sound because ops name nothing of a side, and it lets sides in worker processes run at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from typing import Protocol
+
+import msgspec
+
+from . import observation, ops
+from .compare import Divergence, compare
+from .config import Config
+from .remote import Worker, WorkerFailure
+from .side import Batch, LocalSide, Settings
+
+BATCH_OPS = 128
+
+Pair = tuple[str, str]
+
+
+class Client(Protocol):
+    """How the lockstep talks to a side, wherever it runs. `submit` starts, `collect` waits."""
+
+    name: str
+
+    def open(self, config: Config, settings: Settings) -> str | None:
+        """Build a fresh side; the class of the error if its core refuses the configuration."""
+
+    def submit(self, batch: Sequence[ops.AnyOp] | None) -> None:
+        """Start a batch; None starts the final drain."""
+
+    def collect(self) -> Batch:
+        """The observations of the batch that was submitted."""
+
+    def figures(self) -> dict[str, int]:
+        """Times and counts since `open`."""
+
+    def close(self) -> None:
+        """Give back what the side holds."""
+
+
+class LocalClient:
+    """A side in this process."""
+
+    def __init__(self, name: str, side: LocalSide) -> None:
+        self.name = name
+        self._side = side
+        self._batch: Sequence[ops.AnyOp] | None = None
+
+    def open(self, config: Config, settings: Settings) -> str | None:
+        return self._side.open(config, settings)
+
+    def submit(self, batch: Sequence[ops.AnyOp] | None) -> None:
+        self._batch = batch
+
+    def collect(self) -> Batch:
+        return self._side.finish() if self._batch is None else self._side.run(self._batch)
+
+    def figures(self) -> dict[str, int]:
+        return self._side.figures()
+
+    def close(self) -> None:
+        """Nothing to give back: the side goes with its last reference."""
+
+
+class RemoteClient:
+    """A side in a worker process; a worker that failed is started again for the next case."""
+
+    def __init__(self, name: str, worker: Worker) -> None:
+        self.name = name
+        self._worker = worker
+        self._pool = ThreadPoolExecutor(1)
+        self._pending: Future[bytes] | None = None
+        self._decode = msgspec.msgpack.Decoder(Batch).decode
+
+    def open(self, config: Config, settings: Settings) -> str | None:
+        answer = self._worker.request("open", msgspec.json.encode((config, settings)))
+        return msgspec.msgpack.decode(answer, type=str | None)
+
+    def submit(self, batch: Sequence[ops.AnyOp] | None) -> None:
+        if batch is None:
+            self._pending = self._pool.submit(self._worker.request, "finish", b"")
+        else:
+            data = msgspec.json.encode(batch)
+            self._pending = self._pool.submit(self._worker.request, "run", data)
+
+    def collect(self) -> Batch:
+        assert self._pending is not None, "collect without submit"
+        return self._decode(self._pending.result())
+
+    def figures(self) -> dict[str, int]:
+        return msgspec.msgpack.decode(self._worker.request("figures", b""), type=dict[str, int])
+
+    def close(self) -> None:
+        self._pool.shutdown()
+        self._worker.close()
+
+
+class CaseResult(msgspec.Struct):
+    """What one case gave: ops run, the first divergence per pair, and each side's figures."""
+
+    op_count: int = 0
+    refused: str | None = None
+    divergences: list[Divergence] = []
+    figures: dict[str, dict[str, int]] = {}
+
+
+class Lockstep:
+    """Sides that run the same cases, and the pairs of them that are compared."""
+
+    def __init__(self, clients: dict[str, Client], pairs: Sequence[Pair]) -> None:
+        self.clients = clients
+        self.pairs = list(pairs)
+
+    def close(self) -> None:
+        """Close every side."""
+        for client in self.clients.values():
+            client.close()
+
+    def run(self, config: Config, trace: Iterable[ops.AnyOp], settings: Settings) -> CaseResult:
+        """Run one case to its end, or until every pair has diverged."""
+        case = _Case(self, config, settings)
+        if case.open():
+            for batch in _batches(trace):
+                case.step(batch)
+                if not case.active:
+                    break
+            if case.active:
+                case.step(None)
+        case.result.figures = case.figures()
+        return case.result
+
+
+class _Case:
+    """The state of one case while it runs."""
+
+    def __init__(self, lockstep: Lockstep, config: Config, settings: Settings) -> None:
+        self.clients = lockstep.clients
+        self.active = list(lockstep.pairs)
+        self.config = config
+        self.settings = settings
+        self.failed: set[str] = set()
+        self.result = CaseResult(divergences=[], figures={})
+
+    def open(self) -> bool:
+        """Open all sides; False if nothing is left to compare."""
+        answers: dict[str, str | None] = {}
+        for name, client in self.clients.items():
+            try:
+                answers[name] = client.open(self.config, self.settings)
+            except WorkerFailure as failure:
+                self._failure(name, failure, None, "open")
+        for pair in list(self.active):
+            left, right = (answers.get(name) for name in pair)
+            if left != right:
+                self._record(
+                    pair,
+                    Divergence(
+                        pair=pair,
+                        kind="refused",
+                        op_index=0,
+                        op_kind="open",
+                        where=f"{left}|{right}",
+                        left=left,
+                        right=right,
+                    ),
+                )
+            elif left is not None:
+                self.result.refused = left
+                self.active.remove(pair)
+        return bool(self.active)
+
+    def step(self, batch: list[ops.AnyOp] | None) -> None:
+        """Run one batch on every side that is still compared, then compare."""
+        names = sorted(
+            {name for pair in self.active for name in pair}, key=_remote_first(self.clients)
+        )
+        done: dict[str, Batch] = {}
+        for name in names:
+            self.clients[name].submit(batch)
+        for name in names:
+            try:
+                done[name] = self.clients[name].collect()
+            except WorkerFailure as failure:
+                self._failure(
+                    name, failure, None if batch is None else self.result.op_count, "batch"
+                )
+        for pair in list(self.active):
+            if pair[0] in done and pair[1] in done:
+                found = self._compare(pair, done[pair[0]], done[pair[1]], batch)
+                if found is not None:
+                    self._record(pair, found)
+        self.result.op_count += len(batch) if batch is not None else 0
+
+    def _compare(
+        self, pair: Pair, left: Batch, right: Batch, batch: list[ops.AnyOp] | None
+    ) -> Divergence | None:
+        alarms = {*left.alarms, *right.alarms}
+        for index, (one, other) in enumerate(
+            zip(left.observations, right.observations, strict=False)
+        ):
+            if one == other and index not in alarms:
+                continue
+            op_index = None if batch is None else self.result.op_count + index
+            op_kind = "drain" if batch is None else ops.kind_of(batch[index])
+            found = _difference(pair, one, other, op_index, op_kind) or _finding(
+                pair, one, other, op_index, op_kind
+            )
+            if found is not None:
+                return found
+        if len(left.observations) != len(right.observations):
+            shorter = min(len(left.observations), len(right.observations))
+            return Divergence(
+                pair=pair,
+                kind="crash",
+                op_index=self.result.op_count + shorter,
+                op_kind="batch",
+                where="one side stopped",
+                left=len(left.observations),
+                right=len(right.observations),
+            )
+        return None
+
+    def _record(self, pair: Pair, divergence: Divergence) -> None:
+        self.result.divergences.append(divergence)
+        if pair in self.active:
+            self.active.remove(pair)
+
+    def _failure(self, name: str, failure: WorkerFailure, index: int | None, where: str) -> None:
+        self.failed.add(name)
+        for pair in list(self.active):
+            if name in pair:
+                self._record(
+                    pair,
+                    Divergence(
+                        pair=pair,
+                        kind=failure.kind,
+                        op_index=index,
+                        op_kind=where,
+                        where=str(failure),
+                        side=name,
+                        signature=f"{failure.kind}:{name}",
+                    ),
+                )
+
+    def figures(self) -> dict[str, dict[str, int]]:
+        """Figures of every side that can still answer."""
+        if self.result.refused is not None:
+            return {}
+        alive = {name: side for name, side in self.clients.items() if name not in self.failed}
+        refused = {
+            pair
+            for found in self.result.divergences
+            if found.kind == "refused"
+            for pair in found.pair
+        }
+        return {name: side.figures() for name, side in alive.items() if name not in refused}
+
+
+def _remote_first(clients: dict[str, Client]) -> object:
+    return lambda name: (isinstance(clients[name], LocalClient), name)
+
+
+def _difference(
+    pair: Pair, left: bytes, right: bytes, op_index: int | None, op_kind: str
+) -> Divergence | None:
+    found = compare(left, right) if left != right else None
+    if found is None:
+        return None
+    return Divergence(
+        pair=pair,
+        kind="difference",
+        op_index=op_index,
+        op_kind=op_kind,
+        where=found.where,
+        left=found.left,
+        right=found.right,
+    )
+
+
+def _finding(
+    pair: Pair, left: bytes, right: bytes, op_index: int | None, op_kind: str
+) -> Divergence | None:
+    """A finding of one side; of both when they agree, for a fault that the cores share."""
+    seen = [observation.decode(data).findings for data in (left, right)]
+    for name, mine, theirs in ((pair[0], *seen), (pair[1], *reversed(seen))):
+        if mine:
+            finding = mine[0]
+            return Divergence(
+                pair=pair,
+                kind="oracle",
+                op_index=op_index,
+                op_kind=op_kind,
+                where=f"{finding.oracle}: {finding.message}",
+                side=None if finding in theirs else name,
+                signature=f"oracle:{op_kind}:{finding.oracle}"
+                + ("" if finding in theirs else f"@{name}"),
+            )
+    return None
+
+
+def _batches(trace: Iterable[ops.AnyOp]) -> Iterator[list[ops.AnyOp]]:
+    source = iter(trace)
+    while batch := list(islice(source, BATCH_OPS)):
+        yield batch

@@ -1,0 +1,139 @@
+"""What one op showed on one side, and what the whole side looks like between two ops.
+
+An observation is plain data in msgpack, so two sides are compared byte by byte, and only a
+difference is ever decoded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..backends.contract import ComponentType, NodeId, SanityCheckError, TreeCore
+from ..backends.inspection import TreeSnapshot
+from .canonical import Names, Plain, tensor, value
+
+if TYPE_CHECKING:
+    from .cache import Cache
+
+FULL = ComponentType.FULL
+
+
+class Finding(msgspec.Struct, array_like=True):
+    """A broken invariant on one side alone: which oracle, and what it saw."""
+
+    oracle: str
+    message: str
+
+
+class Observation(msgspec.Struct, array_like=True):
+    """Everything that one op showed.
+
+    `outcome` is None or the class of the error that ended the op. `calls` are the core calls it
+    made (see `Recorder`), `pool` every index allocated or freed in order, `sizes` the core's and
+    the pool's counters afterwards. `tree` is the whole state as the contract shows it, taken
+    every few ops; `snapshot` the same as an inspector shows it, where both cores have one.
+    """
+
+    outcome: str | None
+    calls: list[Plain]
+    pool: list[Plain]
+    sizes: list[int]
+    tree: Plain = None
+    snapshot: Plain = None
+    findings: list[Finding] = []
+    dead: bool = False
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(Observation)
+
+
+def encode(observation: Observation) -> bytes:
+    """An observation as bytes; equal observations give equal bytes."""
+    return _ENCODER.encode(observation)
+
+
+def decode(data: bytes) -> Observation:
+    """The observation behind the bytes."""
+    return _DECODER.decode(data)
+
+
+def sizes(core: TreeCore, cache: Cache) -> list[int]:
+    """Counters of a side after an op: evictable, protected, total, aux total, insert open, free."""
+    full, auxiliary = core.total_size()
+    return [
+        core.component_evictable_size(FULL),
+        core.component_protected_size(FULL),
+        full,
+        auxiliary,
+        int(core.has_ongoing_insert()),
+        cache.available(),
+        len(cache.requests),
+    ]
+
+
+def tree(
+    core: TreeCore,
+    cache: Cache,
+    names: Names,
+    live: list[NodeId],
+    ordered: bool,
+    free_list: bool,
+) -> Plain:
+    """The whole state of a side through the contract alone."""
+    nodes = [_node(core, names, node) for node in live]
+    paths = value(names, core.collect_path_info(live))
+    flat = core.all_values_flatten()
+    return {
+        "paths": paths,
+        "nodes": nodes,
+        "values": tensor(flat if ordered else flat.sort().values),
+        "order": core.dfs_weight_order(live),
+        "free": cache.free_list() if free_list else None,
+        "rows": [value(names, row) for row in cache.rows()],
+        "healthy": _healthy(core),
+        "compatible": core.is_write_through_compatible(),
+    }
+
+
+def _node(core: TreeCore, names: Names, node: NodeId) -> list[Plain]:
+    is_root = core.is_root(node)
+    device = None if is_root else core.get_component_device_value(node, FULL)
+    return [
+        names.handle(node),
+        is_root,
+        core.is_backuped(node),
+        core.is_full_device_evicted(node),
+        value(names, device),
+        value(names, core.get_hash_values(node)),
+        core.get_last_hash_value(node),
+        value(names, core.get_prefix_hash_values(node)),
+        core.rotation_base_of(node),
+    ]
+
+
+def snapshot(taken: TreeSnapshot, names: Names) -> Plain:
+    """The whole state of a core as its inspector shows it, with handles renamed."""
+    plain = msgspec.to_builtins(taken)
+    for node in plain["nodes"]:
+        node["node_id"] = names.handle(node["node_id"])
+        node["parent_id"] = names.handle(node["parent_id"])
+        node["child_ids"] = [names.handle(child) for child in node["child_ids"]]
+        for name in ("write_through_pending_id", "load_back_pending_id"):
+            node[name] = names.handle(node[name])
+        for name in ("device_lock_uuid", "host_lock_uuid"):
+            node[name] = {kind: names.receipt(uuid) for kind, uuid in node[name].items()}
+    for name in ("device_leaves", "host_leaves"):
+        plain[name] = sorted(names.handle(node) for node in plain[name])
+    return plain
+
+
+def _healthy(core: TreeCore) -> Any:
+    """Whether the core's own check is content, and if not how many violations it counts."""
+    try:
+        core.sanity_check([], [])
+    except SanityCheckError as error:
+        return str(error).split("\n", 1)[0]
+    return True

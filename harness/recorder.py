@@ -1,0 +1,223 @@
+"""A proxy around a core that writes every call down as plain data.
+
+The cache and the core ops call the core through it, so one place sees each argument, each field
+of each result, each action and each error, at the moment the core answers: before the cache
+drains a result or a later call changes it. It also adds up the time spent in the core.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Callable
+from time import perf_counter_ns
+from typing import Any
+
+from ..backends.contract import TreeCore
+from .canonical import (
+    HANDLE_FIELDS,
+    HANDLE_LIST_FIELDS,
+    Encoder,
+    Names,
+    Plain,
+    field_encoder,
+    value,
+)
+from .behaviours import WATCHED
+
+UNRECORDED = frozenset({"__init__", "node_by_id", "pretty_print"})
+"""Methods that the proxy passes through: their results are not part of the contract (CHK-22)."""
+
+PROPERTIES = frozenset({"empty_match_result"})
+
+SETTINGS = (
+    "enable_storage",
+    "enable_external_cache_linker",
+    "write_through_threshold",
+    "is_write_back",
+    "has_swa_host_pool",
+)
+"""Attributes that a cache assigns (PLUG-1)."""
+
+FACTS = (
+    "page_size",
+    "is_eagle",
+    "device",
+    "enable_hicache",
+    "is_host_memory_buffer_only",
+    "kv_events",
+    "supports_rotation_base",
+    "write_back_duplicate_reclaim_digest",
+)
+"""Attributes that a cache only reads."""
+
+
+def recorded_methods() -> list[str]:
+    """Names of all methods whose calls are written down."""
+    names = [name for name, item in vars(TreeCore).items() if callable(item)]
+    return [name for name in names if name not in UNRECORDED and not name.startswith("_")]
+
+
+def _handle_result(names: Names, item: Any) -> Plain:
+    return names.handle(item)
+
+
+def _device_prefix_result(names: Names, item: Any) -> Plain:
+    matched, node, pinned = item
+    return [matched, names.handle(node), pinned]
+
+
+def _handles_result(names: Names, item: Any) -> Plain:
+    return [names.handle(node) for node in item]
+
+
+def _sorted_indices(names: Names, item: Any) -> Plain:
+    return value(names, item.sort().values)
+
+
+def _sorted_rows(names: Names, item: Any) -> Plain:
+    columns = (item.slot_indices, item.positions, item.prev_slot_indices)
+    return sorted(zip(*[column.tolist() for column in columns], strict=True))
+
+
+_UNORDERED: dict[str, Encoder] = {
+    "all_values_flatten": _sorted_indices,
+    "all_mamba_values_flatten": _sorted_indices,
+    "walk_for_kv_canary": _sorted_rows,
+}
+"""Results that come in an arbitrary order from the released Rust core (BND-41)."""
+
+_RESULTS: dict[str, Encoder] = {
+    "root_node_handle": _handle_result,
+    "match_full_device_prefix": _device_prefix_result,
+    "mark_write_through_pending": _handles_result,
+}
+"""Methods whose result holds handles outside a struct."""
+
+
+def _asked(names: Names, item: Any) -> Plain:
+    return names.asked(item)
+
+
+def _asked_list(names: Names, item: Any) -> Plain:
+    return [names.asked(one) for one in item]
+
+
+def _argument_encoder(name: str) -> Encoder:
+    if name in HANDLE_FIELDS:
+        return _asked
+    if name in HANDLE_LIST_FIELDS:
+        return _asked_list
+    if name in ("device_frees", "host_frees", "cache_actions"):
+        return lambda names, item: None  # Buffers that the core fills, recorded after the call.
+    return field_encoder(name)
+
+
+class Recorder:
+    """The recording proxy. It answers to every name of `TreeCore`; cast it to that type.
+
+    `calls` holds one entry per call since it was last emptied: method, arguments, and either
+    `["ok", result]` or `["error", class, handle or None]`. With `ordered` False, results whose
+    order some core leaves open are sorted first.
+    """
+
+    def __init__(self, core: TreeCore, ordered: bool = True) -> None:
+        object.__setattr__(self, "core", core)
+        object.__setattr__(self, "names", Names())
+        object.__setattr__(self, "calls", [])
+        object.__setattr__(self, "last_error", None)
+        object.__setattr__(self, "wrapped_ns", 0)
+        object.__setattr__(self, "behaviours", Counter())
+        results = _RESULTS if ordered else _RESULTS | _UNORDERED
+        for name in recorded_methods():
+            encode_result = results.get(name, value)
+            object.__setattr__(self, name, self._wrap(name, getattr(core, name), encode_result))
+        read_empty = self._wrap("empty_match_result", self._read_empty_match, value)
+        object.__setattr__(self, "_read_empty", read_empty)
+
+    core: TreeCore
+    names: Names
+    calls: list[Plain]
+    last_error: BaseException | None
+    wrapped_ns: int
+    behaviours: Counter[str]
+
+    @property
+    def core_ns(self) -> int:
+        """Nanoseconds in the core; a plug that converts values counts its own core's time apart."""
+        own = getattr(self.core, "core_ns", None)
+        return self.wrapped_ns if own is None else int(own)
+
+    def _read_empty_match(self) -> Any:
+        return self.core.empty_match_result
+
+    def __getattr__(self, name: str) -> Any:
+        if name in PROPERTIES:
+            return self._read_empty()
+        return getattr(self.core, name)
+
+    def __setattr__(self, name: str, new: Any) -> None:
+        if name not in SETTINGS:
+            raise AttributeError(f"a cache does not assign {name}")
+        entry: list[Plain] = [f"{name} =", [new]]
+        self.calls.append(entry)
+        try:
+            setattr(self.core, name, new)
+        except Exception as error:
+            entry.append(self._error(error))
+            raise
+        entry.append(["ok", None])
+
+    def _error(self, error: Exception) -> Plain:
+        object.__setattr__(self, "last_error", error)
+        self.behaviours[f"error.{type(error).__name__}"] += 1
+        detail = (
+            self.names.asked(error.args[0]) if isinstance(error, KeyError) and error.args else None
+        )
+        return ["error", type(error).__name__, detail]
+
+    def _wrap(
+        self, name: str, method: Callable[..., Any], encode_result: Encoder
+    ) -> Callable[..., Any]:
+        names, calls = self.names, self.calls
+        parameters = parameters_of(name)
+        encoders = {parameter: _argument_encoder(parameter) for parameter in parameters}
+        watch = WATCHED.get(name)
+        buffers = name == "evict_excess_path_states" or name == "commit_hicache_transfers"
+
+        def call(*positional: Any, **keywords: Any) -> Any:
+            arguments = [
+                encoders[parameter](names, item)
+                for parameter, item in zip(parameters, positional, strict=False)
+            ]
+            for parameter, item in keywords.items():
+                arguments.append([parameter, encoders[parameter](names, item)])
+            entry: list[Plain] = [name, arguments]
+            calls.append(entry)
+            started = perf_counter_ns()
+            try:
+                result = method(*positional, **keywords)
+            except Exception as error:
+                self._spent(perf_counter_ns() - started)
+                entry.append(self._error(error))
+                raise
+            self._spent(perf_counter_ns() - started)
+            if watch is not None:
+                watch(self.behaviours, result, names.is_new)
+            entry.append(["ok", encode_result(names, result)])
+            if buffers:
+                entry.append([value(names, item) for item in (*positional, *keywords.values())])
+            return result
+
+        return call
+
+    def _spent(self, nanoseconds: int) -> None:
+        object.__setattr__(self, "wrapped_ns", self.wrapped_ns + nanoseconds)
+
+
+def parameters_of(name: str) -> list[str]:
+    """Parameter names of a method of the contract, in order."""
+    item = vars(TreeCore).get(name)
+    if item is None or isinstance(item, property):
+        return []
+    return [parameter for parameter in inspect.signature(item).parameters if parameter != "self"]

@@ -1,0 +1,414 @@
+"""One side: a core, its cache and its pools, running ops and telling what each one showed.
+
+A side runs whole where its core lives. The lockstep talks to it through three calls, in process
+(`LocalSide`) or through a worker (`make_handlers` is what the worker serves).
+"""
+
+from __future__ import annotations
+
+import gc
+from array import array
+from collections.abc import Callable, Sequence
+from time import perf_counter_ns
+from typing import Any, cast
+
+import msgspec
+import torch
+
+from ..backends.contract import (
+    CacheInitParams,
+    CorePoisonedError,
+    EvictParams,
+    KvEventLoraNames,
+    TreeCore,
+)
+from ..backends.inspection import TreeSnapshot
+from ..backends.pools import PoolError, make_pools
+from . import observation, ops, oracles, tokens
+from .cache import Cache
+from .canonical import tensor
+from .config import Config
+from .execute import FULL, CoreOps
+from .observation import Finding, Observation
+from .recorder import Recorder
+from .references import References
+
+CoreFactory = Callable[[CacheInitParams], TreeCore]
+Inspector = Callable[[TreeCore], TreeSnapshot]
+
+DURING_INSERT = (
+    ops.CoreResume,
+    ops.CoreEnd,
+    ops.CoreInsert,
+    ops.CoreMatch,
+    ops.Ask,
+    ops.Lock,
+    ops.Unlock,
+    ops.Pin,
+    ops.HostEvict,
+    ops.DrainEvents,
+)
+"""Ops that may run while an insert is suspended (CTL-23, MATCH-15); others let it end first."""
+
+KEEPS_WALKS = (*ops.CoreOp.__args__, ops.Touch, ops.DrainEvents)
+"""Ops that leave an open walk open; the cache's own evictions need it closed."""
+
+
+class Settings(msgspec.Struct, kw_only=True, frozen=True):
+    """How a side is watched. Both sides of a pair are opened with the same settings.
+
+    `tree_every`: ops between two looks at the whole tree. `inspect`: also through the inspector.
+    `ordered`: False if one core of the pair returns some results in an arbitrary order.
+    `watch_free_list`: whether whole free lists are part of what is compared; off for large pools,
+    where the indices handed out and taken back, in order, determine them.
+    """
+
+    tree_every: int = 16
+    inspect: bool = False
+    ordered: bool = True
+    watch_free_list: bool = True
+    device: str = "cpu"
+
+
+class Batch(msgspec.Struct, array_like=True):
+    """Observations of a run of ops, and which of them hold findings."""
+
+    observations: list[bytes] = []
+    alarms: list[int] = []
+
+    def add(self, seen: Observation) -> None:
+        """Append one observation."""
+        if seen.findings:
+            self.alarms.append(len(self.observations))
+        self.observations.append(observation.encode(seen))
+
+
+class HarnessError(Exception):
+    """The harness itself failed while it ran an op; the message names the op."""
+
+
+class LocalSide:
+    """A side in this process."""
+
+    def __init__(self, factory: CoreFactory, inspector: Inspector | None = None) -> None:
+        self._factory = factory
+        self._inspector = inspector
+
+    def open(self, config: Config, settings: Settings) -> str | None:
+        """Build a fresh side. Returns the class of the error if the core refuses the configuration."""
+        self.config, self.settings = config, settings
+        self.pools = make_pools(config, settings.device, self._note_pool)
+        self._journal: list[Any] = []
+        self._findings: list[Finding] = []
+        try:
+            self._core = self._factory(core_params(config, self.pools.allocator))
+        except Exception as error:
+            return type(error).__name__
+        self.recorder = Recorder(self._core, settings.ordered)
+        core = cast(TreeCore, self.recorder)
+        self.cache = Cache(core, config, self.pools)
+        self.references = References(self._core, self.recorder.names)
+        self.core_ops = CoreOps(core, self.cache, config, self.references)
+        self.index = oracles.EventIndex(config) if config.events else None
+        self.op_count = 0
+        self.dead = False
+        self.total_ns = 0
+        self._apply_config(core)
+        return None
+
+    def _apply_config(self, core: TreeCore) -> None:
+        core.enable_storage = self.config.storage
+        core.enable_external_cache_linker = self.config.linker
+        core.write_through_threshold = self.config.write_through_threshold
+        core.is_write_back = self.config.write_back
+        if self.config.buffer_only:
+            core.set_host_memory_buffer_only()
+        self.recorder.calls.clear()
+
+    def _note_pool(self, kind: str, slots: torch.Tensor) -> None:
+        self._journal.append([kind, tensor(slots)])
+
+    # --- Running --------------------------------------------------------------------------
+
+    def run(self, batch: Sequence[ops.AnyOp]) -> Batch:
+        """Run ops in order; one observation each. Ends early when the core is dead."""
+        started = perf_counter_ns()
+        seen = Batch()
+        for op in batch:
+            if self.dead:
+                break
+            seen.add(self._observe(op))
+        self.total_ns += perf_counter_ns() - started
+        return seen
+
+    def _observe(self, op: ops.AnyOp) -> Observation:
+        self.op_count += 1
+        check_refusal = self._inspector is not None and ops.is_hostile(op)
+        before = self._raw_snapshot() if check_refusal else None
+        outcome = self._guarded(lambda: self._dispatch(op), ops.kind_of(op))
+        if before is not None and outcome is not None and not self.dead:
+            self._check_unchanged(before, op)
+        due = self.op_count % self.settings.tree_every == 0
+        return self._observation(outcome, due)
+
+    def _observation(self, outcome: str | None, look: bool) -> Observation:
+        if self.dead:
+            return Observation(outcome, self._take(self.recorder.calls), [], [], dead=True)
+        sizes = observation.sizes(self._core, self.cache)
+        calls = self._take(self.recorder.calls)
+        tree = snapshot = None
+        if look and self.core_ops.suspended is None:
+            tree, snapshot = self._look()
+        found, self._findings = self._findings + self._take(self.cache.findings), []
+        return Observation(outcome, calls, self._take(self._journal), sizes, tree, snapshot, found)
+
+    @staticmethod
+    def _take(items: list[Any]) -> list[Any]:
+        taken = list(items)
+        items.clear()
+        return taken
+
+    def _look(self) -> tuple[Any, Any]:
+        live = self.references.refresh()
+        names = self.recorder.names
+        tree = observation.tree(
+            self._core,
+            self.cache,
+            names,
+            live,
+            self.settings.ordered,
+            self.settings.watch_free_list,
+        )
+        snapshot = None
+        if self.settings.inspect and self._inspector is not None:
+            snapshot = observation.snapshot(self._inspector(self._core), names)
+        if self.settings.watch_free_list:
+            self._findings += oracles.conservation(self._core, self.cache)
+        if tree["healthy"] is not True:
+            self._findings.append(Finding("sanity_check", tree["healthy"]))
+        return tree, snapshot
+
+    def _raw_snapshot(self) -> Any:
+        """The inspected tree with its own handles, so that looking at it numbers nothing."""
+        return msgspec.to_builtins(self._inspector(self._core)) if self._inspector else None
+
+    def _check_unchanged(self, before: Any, op: ops.AnyOp) -> None:
+        """A refused call must have changed nothing (BND-45)."""
+        if self._raw_snapshot() != before:
+            kind = ops.kind_of(op)
+            self._findings.append(Finding("refusal", f"a refused {kind} changed the tree"))
+
+    def _guarded(self, act: Callable[[], None], what: str) -> str | None:
+        """Run something; a core's error is its outcome, any other error is the harness's own."""
+        try:
+            act()
+        except PoolError as error:
+            self._findings.append(Finding("pool", str(error)))
+            return "PoolError"
+        except CorePoisonedError as error:
+            self.dead = True
+            self._findings.append(Finding("crash", str(error)))
+            return "CorePoisonedError"
+        except Exception as error:
+            if error is not self.recorder.last_error:
+                raise HarnessError(f"{what}, op {self.op_count}: {error!r}") from error
+            return type(error).__name__
+        return None
+
+    def _dispatch(self, op: ops.AnyOp) -> None:
+        if self.core_ops.suspended is not None and not isinstance(op, DURING_INSERT):
+            self.core_ops.settle_insert()
+        if not isinstance(op, KEEPS_WALKS):
+            self.core_ops.close_walks()
+        handler = REQUEST_HANDLERS.get(type(op))
+        if handler is not None:
+            handler(self, op)
+        else:
+            self.core_ops.run(op)
+
+    def drain_events(self) -> None:
+        """Take the queued events; the index of the event oracle follows them."""
+        events = self.recorder.take_events()
+        if self.index is not None:
+            self._findings += self.index.replay(events)
+            if self.core_ops.suspended is None:
+                self._findings += self.index.check(self._core)
+
+    def reset(self) -> None:
+        """Drop everything."""
+        self.core_ops.suspended = None
+        self.cache.reset()
+        self.references.forget_tree()
+
+    # --- The end --------------------------------------------------------------------------
+
+    def finish(self) -> Batch:
+        """Release everything and evict step by step until the tree is empty.
+
+        One observation per step: the order of victims is the last thing that two sides compare,
+        and on each side everything must have come back to the pools.
+        """
+        seen = Batch()
+        if self.dead:
+            return seen
+        steps: list[Callable[[], None]] = [
+            self.core_ops.settle_insert,
+            self.core_ops.close_walks,
+            self._release_all,
+            self._evict_all,
+            self.drain_events,
+        ]
+        for number, step in enumerate(steps):
+            outcome = self._guarded(step, "the final drain")
+            if number == len(steps) - 1 and not self.dead:
+                self._check_empty()
+            seen.add(self._observation(outcome, look=not self.dead))
+            if self.dead:
+                break
+        return seen
+
+    def _evict_all(self) -> None:
+        self.cache.evict(EvictParams(num_tokens=2**62))
+
+    def _release_all(self) -> None:
+        core, held = self.recorder, self.references
+        for request in list(self.cache.requests):
+            self.cache.abort(request)
+        while self.cache.linker_ack(True):
+            pass
+        for lock in held.locks:
+            core.dec_lock_ref(lock.node, lock.receipt.to_dec_params())
+        for lock in held.host_locks:
+            if held.is_live(lock.node):
+                core.dec_host_lock_ref(lock.node, lock.receipt.to_dec_params())
+        for node in held.pins:
+            core.dec_full_pin(node)
+        held.forget_tree()
+
+    def _check_empty(self) -> None:
+        total, _ = self._core.total_size()
+        if total:
+            self._findings.append(Finding("conservation", f"{total} units can't be evicted"))
+        missing = self.cache.capacity() - self.cache.available()
+        if missing:
+            self._findings.append(Finding("conservation", f"{missing} slots did not come back"))
+
+    def figures(self) -> dict[str, int]:
+        """Times, ops, tokens and behaviours since `open`; times are in nanoseconds."""
+        return {
+            "core_ns": self.recorder.core_ns,
+            "total_ns": self.total_ns,
+            "ops": self.op_count,
+            "hit_tokens": self.cache.hit_tokens,
+            "prompt_tokens": self.cache.prompt_tokens,
+            **self.recorder.behaviours,
+        }
+
+
+def core_params(config: Config, allocator: Any) -> CacheInitParams:
+    """What a core of this configuration is built from."""
+    names = KvEventLoraNames()
+    for extra_key, lora_name in config.lora_names.items():
+        names.register(_Named(extra_key), lora_name)
+    return CacheInitParams(
+        page_size=config.page_size,
+        tree_components=config.component_types(),
+        is_eagle=config.bigram,
+        eviction_policy=config.policy,
+        eviction_policy_config=config.policy_arguments() or None,
+        token_to_kv_pool_allocator=allocator,
+        enable_kv_cache_events=config.events,
+        dynamo_kv_event_format=config.dynamo_events,
+        kv_event_lora_names=names,
+    )
+
+
+class _Named:
+    """A request of a namespace that belongs to an adapter, as the name table wants to see it."""
+
+    def __init__(self, extra_key: str) -> None:
+        self.extra_key = extra_key
+        self.lora_id = extra_key
+
+
+# --- Request ops ----------------------------------------------------------------------------
+
+
+def _request_op(act: Callable[[Cache, Any, Any], object]) -> Callable[[LocalSide, Any], None]:
+    def run(side: LocalSide, op: Any) -> None:
+        live = side.cache.requests
+        if live:
+            act(side.cache, live[op.request % len(live)], op)
+
+    return run
+
+
+def _arrive(side: LocalSide, op: ops.Arrive) -> None:
+    prompt = tokens.expand(op)
+    if len(prompt):
+        side.cache.arrive(prompt, op.namespace, op.priority, op.session_id, op.rotation_base)
+
+
+def _decode(cache: Cache, request: Any, op: ops.Decode) -> None:
+    produced = array("q", op.tokens)
+    if op.invent > 0:
+        produced.extend(tokens.invent(request.serial, request.produced, op.invent))
+    cache.decode(request, produced)
+
+
+def _readmit(side: LocalSide, op: ops.Readmit) -> None:
+    waiting = side.cache.waiting
+    if waiting:
+        side.cache.readmit(waiting[op.waiting % len(waiting)])
+
+
+def _touch(side: LocalSide, op: ops.Touch) -> None:
+    side.cache.touch(side.core_ops.key(op.tokens, op.namespace))
+
+
+REQUEST_HANDLERS: dict[type[Any], Callable[[LocalSide, Any], None]] = {
+    ops.Arrive: _arrive,
+    ops.Prefill: _request_op(
+        lambda cache, request, op: cache.prefill(request, op.count, op.checkpoint)
+    ),
+    ops.Decode: _request_op(_decode),
+    ops.Checkpoint: _request_op(lambda cache, request, op: cache.checkpoint(request)),
+    ops.Finish: _request_op(lambda cache, request, op: cache.finish(request)),
+    ops.Abort: _request_op(lambda cache, request, op: cache.abort(request)),
+    ops.Retract: _request_op(lambda cache, request, op: cache.retract(request)),
+    ops.Readmit: _readmit,
+    ops.Evict: lambda side, op: side.cache.evict(EvictParams(num_tokens=op.count)),
+    ops.EvictForAlloc: lambda side, op: side.cache.evict_for_alloc(
+        EvictParams(num_tokens=op.count)
+    ),
+    ops.Touch: _touch,
+    ops.LinkerAck: lambda side, op: side.cache.linker_ack(op.success),
+    ops.Reset: lambda side, op: side.reset(),
+    ops.DrainEvents: lambda side, op: side.drain_events(),
+}
+
+
+# --- In a worker ----------------------------------------------------------------------------
+
+_OPEN = msgspec.json.Decoder(tuple[Config, Settings])
+_BATCH = msgspec.json.Decoder(list[ops.AnyOp])
+
+
+def make_handlers(core_name: str) -> dict[str, Callable[[bytes], bytes]]:
+    """What a worker that hosts one side answers: `open`, `run`, `finish`, `figures`."""
+    from ..backends import registry
+
+    backend = registry.local_backend(core_name)
+    side = LocalSide(backend.create, backend.inspect)
+    gc.freeze()  # The libraries of a server are many objects that no collection will ever free.
+    encode = msgspec.msgpack.encode
+
+    def open_side(data: bytes) -> bytes:
+        return encode(side.open(*_OPEN.decode(data)))
+
+    return {
+        "open": open_side,
+        "run": lambda data: encode(side.run(_BATCH.decode(data))),
+        "finish": lambda data: encode(side.finish()),
+        "figures": lambda data: encode(side.figures()),
+    }
