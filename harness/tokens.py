@@ -36,7 +36,7 @@ def expand(op: Arrive) -> array[int]:
     return tokens
 
 
-def invented(serial: int, start: int, count: int) -> array[int]:
+def invent(serial: int, start: int, count: int) -> array[int]:
     """Tokens `start` to `start + count` of the output that request number `serial` invents."""
     tokens = array("q")
     base = INVENTED_BASE + serial * INVENTED_STRIDE

@@ -1,0 +1,169 @@
+"""Steps that break the protocol: only our own cores must answer them alike.
+
+They misuse receipts, handles, walks, inserts and numbers. A good core refuses each one, changes
+nothing and goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from treedrift.harness import ops
+from treedrift.harness.asking import MISUSES
+
+from .case import LIVE, MAX_I64, STALE, Case
+
+METHODS = tuple(MISUSES)
+"""Methods that a misuse can name."""
+
+QUESTIONS: tuple[ops.Question, ...] = (
+    "path",
+    "order",
+    "indices",
+    "hashes",
+    "predicates",
+    "snapshot",
+)
+"""Questions about nodes that every core must refuse for a handle it does not know."""
+
+BOGUS: tuple[ops.NodeRef, ...] = tuple(
+    f"bogus:{number}" for number in (-1, 0, 10**9, 2**63, 2**64 - 1, 2**64, -(2**63))
+)
+
+VALUES: tuple[ops.ValueKind, ...] = ("none", "short", "float", "flat")
+RECEIPTS: tuple[ops.ReceiptKind, ...] = ("released", "foreign", "stripped")
+LACKING: tuple[ops.ComponentName, ...] = ("swa", "mamba")
+
+
+def wild_node(case: Case) -> ops.NodeRef:
+    """A handle that is dead, was never alive, or is the wrong one."""
+    return case.chance.pick((case.chance.pick(BOGUS), case.chance.pick(STALE), case.node()))
+
+
+def value(case: Case) -> None:
+    """An insert whose value is no list of slots."""
+    kind = case.chance.pick(VALUES)
+    case.ops.append(ops.CoreInsert(case.keys.key(), case.namespace(), value=kind))
+
+
+def numbers(case: Case) -> None:
+    """Lengths, priorities and bases outside their ranges."""
+    tokens, pick = case.keys.key(), case.chance.pick
+    case.ops.append(
+        pick(
+            (
+                ops.CoreInsert(tokens, raw_prev=pick((-1, -MAX_I64))),
+                ops.CoreInsert(tokens, inserted_len=-1),
+                ops.CoreInsert(tokens, limit=-1),
+                ops.CoreInsert(tokens, priority=pick((MAX_I64 + 1, -MAX_I64 - 1))),
+                ops.CoreInsert(tokens, rotation_base=MAX_I64 + 1),
+                ops.CoreInsert(tokens, swa_evicted=-1),
+                ops.CoreMatch(tokens, limit=-1),
+                ops.CoreMatch(tokens, limit=-1, device_only=True),
+                ops.HostEvict(-1),
+                ops.WalkStart(-1),
+                ops.AdjustSize(case.node(), pick((-1, MAX_I64, -MAX_I64 - 1, MAX_I64 + 1))),
+            )
+        )
+    )
+
+
+def second_insert(case: Case) -> None:
+    """An insert, or a resume, in the middle of a suspended one or of none."""
+    if case.chance.flip(0.7):
+        case.ops.append(ops.CoreInsert(case.keys.base(), case.namespace(), suspend=True))
+    case.ops.append(
+        ops.CoreInsert(case.keys.key(), force=True)
+        if case.chance.flip(0.6)
+        else ops.CoreResume(force=True)
+    )
+
+
+def receipts(case: Case) -> None:
+    """A receipt that is used twice, elsewhere, in part or for a window that is not there."""
+    case.ops.append(
+        ops.Unlock(
+            case.chance.below(6),
+            case.chance.flip(0.15),
+            case.chance.pick(RECEIPTS),
+            case.chance.flip(0.2),
+            case.chance.pick(LACKING) if case.chance.flip(0.15) else None,
+        )
+    )
+
+
+def pins(case: Case) -> None:
+    """A pin that nobody holds is released."""
+    case.ops.append(ops.Pin(wild_node(case), force=True))
+
+
+def walks(case: Case) -> None:
+    """Steps of walks that are not open, or open already, or of other components."""
+    component: ops.ComponentName = case.chance.pick(LACKING) if case.chance.flip(0.3) else "full"
+    case.ops.append(
+        case.chance.pick(
+            (
+                ops.WalkStart(case.amount(), component, force=True),
+                ops.WalkNext(component, force=True),
+                ops.WalkEnd(component, force=True),
+            )
+        )
+    )
+
+
+def victims(case: Case) -> None:
+    """The eviction of a node that is no victim."""
+    node = wild_node(case)
+    case.ops.append(
+        case.chance.pick(
+            (
+                ops.EvictLeaf(node),
+                ops.EvictLeaf(node, flip_mode=True),
+                ops.DropSubtree(node),
+                ops.Demote(node),
+            )
+        )
+    )
+
+
+def handles(case: Case) -> None:
+    """Calls with handles that were never issued."""
+    node, other = case.chance.pick(BOGUS), case.chance.pick(LIVE)
+    about = case.chance.pick(QUESTIONS)
+    case.ops.append(
+        case.chance.pick(
+            (
+                ops.Lock(node),
+                ops.Lock(node, host=True),
+                ops.Pin(node),
+                ops.Ask(about, [other, node]),
+                ops.Ask("indices", [other, case.chance.pick(LIVE)], flag=True),
+                ops.Offload(node),
+                ops.MarkStored(node),
+                ops.MarkStored(other, node),
+                ops.MarkStored(other, case.chance.pick(LIVE)),
+                ops.AdjustSize(node, 1),
+            )
+        )
+    )
+
+
+def misuse(case: Case) -> None:
+    """A method for a component or tier that is not there."""
+    case.ops.append(
+        ops.Misuse(case.chance.pick(METHODS), wild_node(case), case.chance.pick(LACKING))
+    )
+
+
+HOSTILE_STEPS: dict[str, tuple[float, Callable[[Case], None]]] = {
+    "hostile_value": (1.0, value),
+    "hostile_numbers": (2.0, numbers),
+    "hostile_insert": (1.0, second_insert),
+    "hostile_receipts": (1.5, receipts),
+    "hostile_pins": (0.7, pins),
+    "hostile_walks": (1.0, walks),
+    "hostile_victims": (2.0, victims),
+    "hostile_handles": (1.5, handles),
+    "hostile_misuse": (1.5, misuse),
+}
+"""Every hostile step with its usual weight."""

@@ -1,0 +1,134 @@
+"""Steps at the request level: what an inference server does, one op or a short story of several."""
+
+from __future__ import annotations
+
+from treedrift.harness import ops
+
+from .case import Case
+
+
+def arrive(case: Case) -> None:
+    """A request arrives and is mostly prefilled at once; a full house lets one finish first."""
+    if case.running >= case.config.rows and case.chance.flip(0.8):
+        finish(case)
+    _arrive(case, case.keys.key(), case.namespace())
+    if case.chance.flip(0.7):
+        case.ops.append(ops.Prefill(case.running - 1))
+
+
+def _arrive(case: Case, tokens: list[int], namespace: ops.Namespace) -> None:
+    case.ops.append(
+        ops.Arrive(
+            tokens=tokens,
+            namespace=namespace,
+            priority=case.priority(),
+            session_id=case.session(),
+            rotation_base=case.rotation(),
+        )
+    )
+    case.running = min(case.running + 1, case.config.rows)
+
+
+def turn(case: Case) -> None:
+    """A conversation: a request runs to its end, and its answer comes back in the next prompt."""
+    prompt, namespace = case.keys.key(), case.namespace()
+    for _ in range(case.chance.between(1, 3)):
+        _arrive(case, prompt, namespace)
+        newest = case.running - 1
+        answer = case.keys.some(2 * case.page)
+        case.ops += (
+            ops.Prefill(newest, checkpoint=case.chance.flip(0.8)),
+            ops.Decode(newest, tokens=answer),
+        )
+        if case.chance.flip(0.1):
+            break
+        case.ops.append(ops.Finish(newest))
+        case.running -= 1
+        prompt = prompt + answer + case.keys.some(case.page)
+
+
+def prefill(case: Case) -> None:
+    """A chunk of a prompt, or the rest of it."""
+    count = None if case.chance.flip(0.4) else 1 + case.chance.below(2 * case.page)
+    case.ops.append(ops.Prefill(case.request(), count, case.chance.flip(0.8)))
+
+
+def decode(case: Case) -> None:
+    """A few output tokens, known or unique ones."""
+    if case.chance.flip(0.8):
+        case.ops.append(ops.Decode(case.request(), tokens=case.keys.some(case.page + 1)))
+    else:
+        case.ops.append(ops.Decode(case.request(), invent=1 + case.chance.below(case.page + 1)))
+
+
+def checkpoint(case: Case) -> None:
+    """A request shares what it has so far."""
+    case.ops.append(ops.Checkpoint(case.request()))
+
+
+def finish(case: Case) -> None:
+    """A request ends well."""
+    case.ops.append(ops.Finish(case.request()))
+    case.running = max(case.running - 1, 0)
+
+
+def abort(case: Case) -> None:
+    """A request ends badly."""
+    case.ops.append(ops.Abort(case.request()))
+    case.running = max(case.running - 1, 0)
+
+
+def retract(case: Case) -> None:
+    """A request goes back to the queue, and mostly comes again after some pressure."""
+    case.ops.append(ops.Retract(case.request()))
+    if case.chance.flip(0.6):
+        if case.chance.flip(0.5):
+            case.ops.append(ops.Evict(case.amount()))
+        case.ops.append(ops.Readmit(0))
+
+
+def readmit(case: Case) -> None:
+    """A waiting request is admitted again."""
+    case.ops.append(ops.Readmit(case.chance.below(3)))
+
+
+def evict(case: Case) -> None:
+    """Memory pressure."""
+    case.ops.append(ops.Evict(case.amount()))
+
+
+def evict_for_alloc(case: Case) -> None:
+    """Memory pressure of one allocation."""
+    case.ops.append(ops.EvictForAlloc(case.amount()))
+
+
+def touch(case: Case) -> None:
+    """A lookup for recency alone."""
+    case.ops.append(ops.Touch(case.keys.key(), case.namespace()))
+
+
+def crowd(case: Case) -> None:
+    """Requests arrive together, grow in turn and end in any order."""
+    for _ in range(case.chance.between(2, case.config.rows + 1)):
+        _arrive(case, case.keys.key(), case.namespace())
+        prefill(case)
+    for _ in range(case.chance.between(1, 6)):
+        case.chance.pick((decode, prefill, checkpoint, decode))(case)
+    for _ in range(case.chance.between(1, case.config.rows)):
+        case.chance.pick((finish, finish, finish, abort, retract))(case)
+
+
+def linker_ack(case: Case) -> None:
+    """The oldest offload lands, or fails."""
+    case.ops.append(ops.LinkerAck(case.chance.flip(0.8)))
+
+
+def reset(case: Case) -> None:
+    """Everything ends."""
+    case.ops.append(ops.Reset())
+    case.running = case.locks = 0
+
+
+def drain_events(case: Case) -> None:
+    """The events so far are taken."""
+    case.ops.append(ops.DrainEvents())

@@ -1,0 +1,147 @@
+"""The swarm engine: traces made by chance, each with its own subset of the op language.
+
+A case draws a configuration, a handful of colliding keys, and new weights for every kind of step;
+some kinds are left out altogether, which reaches states that an even mixture never does. The same
+seed, profile and mode give the same case on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from treedrift.harness.config import Config
+from treedrift.harness.ops import Op
+
+from . import core_steps as core
+from . import request_steps as request
+from .case import Case
+from .chance import Chance, Wheel
+from .configs import draw_config
+from .hostile_steps import HOSTILE_STEPS
+from .keys import Keys
+from .profiles import Profile
+
+Step = Callable[[Case], None]
+
+REQUEST_STEPS: dict[str, tuple[float, Step]] = {
+    "arrive": (4.0, request.arrive),
+    "turn": (2.0, request.turn),
+    "crowd": (0.7, request.crowd),
+    "prefill": (2.0, request.prefill),
+    "decode": (3.0, request.decode),
+    "checkpoint": (1.0, request.checkpoint),
+    "finish": (2.0, request.finish),
+    "abort": (0.5, request.abort),
+    "retract": (0.6, request.retract),
+    "readmit": (0.5, request.readmit),
+    "evict": (1.2, request.evict),
+    "evict_for_alloc": (0.6, request.evict_for_alloc),
+    "touch": (0.6, request.touch),
+    "linker_ack": (0.2, request.linker_ack),
+    "reset": (0.06, request.reset),
+    "drain_events": (0.3, request.drain_events),
+}
+CORE_STEPS: dict[str, tuple[float, Step]] = {
+    "match": (4.0, core.match),
+    "insert": (6.0, core.insert),
+    "repeat": (0.6, core.repeat),
+    "chain": (0.5, core.chain),
+    "shatter": (0.7, core.shatter),
+    "burst": (0.4, core.burst),
+    "walk": (0.8, core.walk),
+    "suspend": (0.2, core.suspend),
+    "lock": (1.2, core.lock),
+    "unlock": (1.5, core.unlock),
+    "guarded": (0.5, core.guarded),
+    "pin": (0.5, core.pin),
+    "host_evict": (0.15, core.host_evict),
+    "ask": (1.5, core.ask),
+    "backfill": (0.2, core.backfill),
+    "adjust_size": (0.2, core.adjust_size),
+    "offload": (0.1, core.offload),
+    "mark_stored": (0.1, core.mark_stored),
+    "set_flag": (0.15, core.set_flag),
+}
+"""Every step with its usual weight."""
+
+_LINKER_STEPS = {"suspend": 8.0, "offload": 6.0, "mark_stored": 3.0, "linker_ack": 5.0}
+"""How much more of a step there is when the linker is on."""
+
+_SHARED = ("evict", "drain_events", "reset", "linker_ack")
+"""Request steps that a trace of core calls needs too."""
+
+_FILLERS = ("arrive", "turn", "insert")
+"""Steps that put something into the tree; a case keeps at least one of them."""
+
+_FACTORS = (0.0, 0.0, 0.3, 1.0, 1.0, 1.0, 3.0)
+_HOSTILE_SHARE = 0.16
+_LENGTHS = ((20, 3.0), (50, 5.0), (100, 4.0), (200, 2.0), (500, 0.5))
+
+
+def generate_case(
+    seed: int, profile: Profile, hostile: bool = False, length: int | None = None
+) -> tuple[Config, list[Op]]:
+    """A configuration and `length` ops (a drawn number when None).
+
+    Without `hostile` no op breaks the protocol and no token is negative.
+    """
+    chance = Chance(seed, profile.name, hostile)
+    negative = hostile and chance.flip(0.12)
+    config = draw_config(chance, profile, hashable=not negative)
+    keys = Keys(chance, config.page_size, config.bigram, _longest(chance, config), negative)
+    case = Case(chance, config, keys, hostile)
+    wheel = _draw_steps(chance, profile, config, hostile)
+    count = _draw_length(chance) if length is None else length
+    out = case.ops
+    while len(out) < count:
+        wheel.spin(chance)(case)
+    del out[count:]
+    return config, out
+
+
+def _draw_length(chance: Chance) -> int:
+    typical = chance.weighted(_LENGTHS)
+    return chance.between(typical // 2, typical)
+
+
+def _longest(chance: Chance, config: Config) -> int:
+    """The longest base: some pages, and never so long that the pool can't hold it."""
+    pages = chance.pick((3, 5, 8, 12))
+    return max(1, min(pages * config.page_size, config.row_length, config.capacity - 1))
+
+
+def _draw_steps(chance: Chance, profile: Profile, config: Config, hostile: bool) -> Wheel[Step]:
+    table: dict[str, tuple[float, Step]] = {}
+    if "request" in profile.levels:
+        table.update(REQUEST_STEPS)
+    if "core" in profile.levels:
+        table.update(CORE_STEPS)
+        table.update({name: REQUEST_STEPS[name] for name in _SHARED})
+    weights = {
+        name: profile.weights.get(name, usual) * chance.pick(_FACTORS)
+        for name, (usual, _) in table.items()
+    }
+    if config.linker:
+        for name, factor in _LINKER_STEPS.items():
+            if name in weights:
+                weights[name] *= factor
+    if not config.events:
+        weights["drain_events"] = 0.0
+    fillers = [name for name in _FILLERS if name in table]
+    if not any(weights[name] for name in fillers):
+        kept = chance.pick(fillers)
+        weights[kept] = table[kept][0]
+    steps = [(table[name][1], weight) for name, weight in weights.items()]
+    if hostile:
+        steps += _hostile_steps(chance, sum(weights.values()))
+    return Wheel(steps)
+
+
+def _hostile_steps(chance: Chance, peaceful: float) -> list[tuple[Step, float]]:
+    """Hostile steps whose weights are a fixed share of all."""
+    drawn = [(step, usual * chance.pick(_FACTORS)) for usual, step in HOSTILE_STEPS.values()]
+    total = sum(weight for _, weight in drawn)
+    if not total:
+        return []
+    scale = peaceful * _HOSTILE_SHARE / (1 - _HOSTILE_SHARE) / total
+    return [(step, weight * scale) for step, weight in drawn]
