@@ -1,0 +1,296 @@
+"""The cache: requests on top of the controller, from arrival to release (CTL-37 to CTL-40).
+
+It plays the part of a server's scheduler and model: it allocates slots for tokens, computes their
+KV (fingerprints), inserts them into the tree and reads what a match returns. Whenever a request
+would read slots of the tree, their contents are checked.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+import torch
+
+from treedrift.backends.contract import InsertParams, InsertResult, RadixKey, TreeCore
+from treedrift.backends.pools import PagedAllocator, Pools, fingerprints, token_tensor
+
+from ..config import MAX_I64, Config
+from ..ops import Namespace
+from .controller import Controller
+from .findings import CacheError, OracleFinding
+from .requests import Request
+
+
+class Cache(Controller):
+    """The controller with its requests.
+
+    `requests` are live, in order of arrival; `waiting` were retracted, in order of retraction.
+    """
+
+    def __init__(self, core: TreeCore, config: Config, pools: Pools) -> None:
+        self.requests: list[Request] = []
+        self.waiting: list[Request] = []
+        super().__init__(core, config, pools)
+
+    def reset(self) -> None:
+        """Empty the tree, end every request, clear slots and rows."""
+        super().reset()
+        self.requests.clear()
+        self.waiting.clear()
+        self.pools.clear()
+
+    # --- Admission ------------------------------------------------------------------------
+
+    def arrive(
+        self,
+        prompt: array[int],
+        namespace: Namespace,
+        priority: int = 0,
+        session_id: str | None = None,
+        rotation_base: int | None = None,
+    ) -> Request | None:
+        """Admit a request: match, lock, take a row, read the cached prefix (CTL-37).
+
+        None, with nothing done, when no row is free or the prompt is empty or longer than a row.
+        """
+        table = self.pools.table
+        if not 0 < len(prompt) <= table.row_length or table.available_size() == 0:
+            return None
+        # At least one token must be computed, so the last one is never looked up.
+        matched = self.match(self._key(prompt, namespace, limit=len(prompt) - 1))
+        lock = self.lock(matched.last_device_node)
+        row = table.alloc_row()
+        if row is None:
+            raise CacheError("no row, although one was free")
+        request = Request(
+            tokens=array("q", prompt),
+            namespace=namespace,
+            priority=priority,
+            session_id=session_id,
+            rotation_base=rotation_base,
+            prompt_len=len(prompt),
+            row=row,
+            lock=lock,
+            fingerprints=self._row_buffer(),
+            token_values=self._row_buffer(),
+        )
+        self._describe(request, 0)
+        self.requests.append(request)
+        self._adopt_prefix(request, matched.device_prefix_len)
+        return request
+
+    def _adopt_prefix(self, request: Request, length: int) -> None:
+        """Put the cached prefix into the row (CTL-15)."""
+        path = self._path_slots(request)
+        if len(path) < length:
+            raise CacheError(f"a match of {length} has a path of {len(path)} slots")
+        self._check_content(request, path[:length])
+        self.pools.table.slots[request.row, :length] = path[:length]
+        request.computed_len = request.protected_len = length
+
+    def _path_slots(self, request: Request) -> torch.Tensor:
+        """The slots of the path to the node that the request has locked."""
+        root = self.core.root_node_handle(request.namespace.extra_key)
+        return self.core.collect_full_device_indices(request.lock.node_id, root)
+
+    # --- Computing tokens -----------------------------------------------------------------
+
+    def prefill(self, request: Request, count: int | None = None, checkpoint: bool = True) -> bool:
+        """Compute `count` more tokens of the prompt (all when None), then checkpoint or not.
+
+        False, with the request unchanged, when memory is short even after eviction.
+        """
+        rest = request.prompt_len - request.computed_len
+        count = rest if count is None else min(count, rest)
+        if count <= 0:
+            return True
+        if not self._compute(request, count):
+            return False
+        if checkpoint:
+            self.checkpoint(request)
+        return True
+
+    def decode(self, request: Request, tokens: array[int]) -> bool:
+        """A prefilled request produces `tokens`, as many as its row has room for.
+
+        False, with the request unchanged, when memory is short even after eviction.
+        """
+        length = len(request.tokens)
+        tokens = tokens[: self.pools.table.row_length - length]
+        if not request.is_prefilled or not tokens:
+            return True
+        request.tokens.extend(tokens)
+        self._describe(request, length)
+        if self._compute(request, len(tokens)):
+            return True
+        del request.tokens[length:]
+        return False
+
+    def _compute(self, request: Request, count: int) -> bool:
+        """Allocate slots for the next `count` tokens and write their KV."""
+        start, end = request.computed_len, request.computed_len + count
+        row = self.pools.table.slots[request.row]
+        slots = self._slots_for(row, start, end)
+        if slots is None:
+            return False
+        self.pools.kv.write(slots, request.fingerprints[start:end], request.token_values[start:end])
+        row[start:end] = slots
+        request.computed_len = end
+        return True
+
+    def _slots_for(self, row: torch.Tensor, start: int, end: int) -> torch.Tensor | None:
+        """Slots for positions `start` to `end` of a row, evicting if need be (POOL-25, POOL-27)."""
+        allocator = self.pools.allocator
+        if not isinstance(allocator, PagedAllocator):
+            return self.allocate(end - start)
+        if not self.make_room(allocator.pages_between(start, end) * allocator.page_size):
+            return None
+        last = int(row[start - 1]) if start > 0 else -1
+        if end - start == 1:
+            return allocator.alloc_decode([end], [last])
+        return allocator.alloc_extend([start], [end], [last])
+
+    # --- Checkpoint and release -----------------------------------------------------------
+
+    def checkpoint(self, request: Request) -> None:
+        """Insert what a request has computed and move its lock there (CTL-38)."""
+        key = self._request_key(request, request.computed_len)
+        length = len(key)
+        if request.computed_len <= 0 or length < request.protected_len:
+            # A match of pairs covers one token more than its own key would: nothing is new.
+            return
+        values = self.pools.table.slots[request.row, :length].clone()
+        result = self.insert(
+            self._insert_params(
+                request, key, values, request.protected_len, request.inserted_len, request.priority
+            )
+        )
+        if result.rotation_tail_declined:
+            return
+        request.inserted_len = max(request.inserted_len, length)
+        self._insert_prompt(request, values, length)
+        self._move_lock(request, result, length)
+
+    def _insert_prompt(self, request: Request, values: torch.Tensor, length: int) -> None:
+        """Split the leaf where the prompt ends; raise the prompt's priority (CTL-38, item 10)."""
+        key = self._request_key(request, min(request.prompt_len, request.computed_len))
+        prompt = len(key)
+        if 0 < prompt < length:
+            priority = min(request.priority + 1, MAX_I64)
+            self.insert(
+                self._insert_params(request, key, values[:prompt], prompt, prompt, priority)
+            )
+
+    def _move_lock(self, request: Request, result: InsertResult, length: int) -> None:
+        """Read the path back into the row and lock it (CTL-38, items 11 to 13)."""
+        node_id = result.last_device_node
+        if node_id is None:
+            raise CacheError("an insert names no device node")
+        root = self.core.root_node_handle(request.namespace.extra_key)
+        path = self.core.collect_full_device_indices(node_id, root)
+        if len(path) != length or result.prefix_len > length:
+            raise CacheError(
+                f"an insert of {length} units found {result.prefix_len}, its path has {len(path)}"
+            )
+        self._check_content(request, path)
+        start = request.protected_len
+        self.pools.table.slots[request.row, start:length] = path[start:]
+        self.unlock(request.lock)
+        request.lock = self.lock(node_id)
+        request.protected_len = length
+
+    def finish(self, request: Request) -> None:
+        """A request ends well: its tokens go into the tree (CTL-39)."""
+        self.checkpoint(request)
+        self._release(request)
+
+    def abort(self, request: Request) -> None:
+        """A request ends badly: what it alone holds is freed (CTL-39)."""
+        self._release(request)
+
+    def retract(self, request: Request) -> None:
+        """A request gives all it holds back and waits, with its tokens so far."""
+        self._release(request)
+        self.waiting.append(request)
+
+    def readmit(self, request: Request) -> Request | None:
+        """Admit a waiting request anew, all its tokens being its prompt. None: it waits on."""
+        admitted = self.arrive(
+            request.tokens,
+            request.namespace,
+            request.priority,
+            request.session_id,
+            request.rotation_base,
+        )
+        if admitted is not None:
+            self.waiting.remove(request)
+        return admitted
+
+    def _release(self, request: Request) -> None:
+        """Free what is in the row but not in the tree, unlock, give the row back (CTL-39)."""
+        self.pools.allocator.free_segment(self.private_slots(request), request.protected_len)
+        self.unlock(request.lock)
+        self.pools.table.free_row(request.row)
+        self.requests.remove(request)
+
+    def private_slots(self, request: Request) -> torch.Tensor:
+        """Slots of a live request that the tree does not own (CTL-40, CTL-60)."""
+        return self.pools.table.slots[request.row, request.protected_len : request.computed_len]
+
+    # --- Helpers --------------------------------------------------------------------------
+
+    def _key(self, tokens: array[int], namespace: Namespace, limit: int | None = None) -> RadixKey:
+        return RadixKey(
+            tokens, namespace.extra_key, self.config.bigram, limit, namespace.cache_salt
+        )
+
+    def _request_key(self, request: Request, count: int) -> RadixKey:
+        """The first `count` tokens as a key of whole pages, in an array of its own."""
+        key = self._key(request.tokens[:count], request.namespace)
+        return key.page_aligned(self.config.page_size)
+
+    def _insert_params(
+        self,
+        request: Request,
+        key: RadixKey,
+        values: torch.Tensor,
+        owned: int,
+        inserted: int,
+        priority: int,
+    ) -> InsertParams:
+        return InsertParams(
+            key=key,
+            value=values,
+            prev_prefix_len=owned,
+            inserted_len=inserted,
+            priority=priority,
+            session_id=request.session_id,
+            rotation_base=request.rotation_base,
+        )
+
+    def _row_buffer(self) -> torch.Tensor:
+        table = self.pools.table
+        return torch.empty(table.row_length, dtype=torch.int64, device=table.slots.device)
+
+    def _describe(self, request: Request, start: int) -> None:
+        """Fill in the fingerprints and values of the request's tokens from `start` on."""
+        tokens = token_tensor(request.tokens[start:]).to(request.token_values.device)
+        end = start + len(tokens)
+        before = int(request.fingerprints[start - 1]) if start else None
+        namespace = (request.namespace.extra_key, request.namespace.cache_salt)
+        request.token_values[start:end] = tokens
+        request.fingerprints[start:end] = fingerprints(tokens, namespace, start, before)
+
+    def _check_content(self, request: Request, slots: torch.Tensor) -> None:
+        """Report slots, those of positions 0 and after, whose KV is not that of the tokens."""
+        count = len(slots)
+        keys, values = self.pools.kv.read(slots)
+        wrong = (keys != request.fingerprints[:count]) | (values != request.token_values[:count])
+        if bool(wrong.any()):
+            places = wrong.nonzero().flatten()
+            first = int(places[0])
+            message = (
+                f"{len(places)} of {count} positions hold KV of another prefix, "
+                f"the first is position {first} in slot {int(slots[first])}"
+            )
+            self.findings.append(OracleFinding("kv_content", message))
