@@ -5,6 +5,8 @@ core once, and converts the answer; `core_ns` counts the time in the released co
 SGLang's own types. It must not repair what a core answers: a difference is what we look for.
 """
 
+# ruff: noqa: D102 -- the contract documents the methods of a core.
+
 from __future__ import annotations
 
 from collections import defaultdict

@@ -4,6 +4,8 @@ Hides the conversion of transfers. Released cores keep their own transfer object
 handed out is rebuilt on its way back in.
 """
 
+# ruff: noqa: D102 -- the contract documents the methods of a core.
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -4,6 +4,8 @@ Hides conversion of queries' answers. A device value is handed out as a copy, be
 keeps the tensor that it answers with (BND-29).
 """
 
+# ruff: noqa: D102 -- the contract documents the methods of a core.
+
 from __future__ import annotations
 
 from collections.abc import Sequence
