@@ -18,6 +18,7 @@ NamespaceKey = tuple[str | None, str | None]
 
 _SCRAMBLE_FIRST = -0x61C8864680B583EB
 _SCRAMBLE_SECOND = -0x4B47D0C5A6F5C0D7
+_TOKEN_START = 0x1B873593CC9E2D51
 _POSITION_START = 0x2545F4914F6CDD1D
 
 _multiplier_cache: dict[torch.device, torch.Tensor] = {}
@@ -37,7 +38,8 @@ def fingerprints(
         raise ValueError("an offset above 0 and the fingerprint before it belong together")
     ids = tokens if isinstance(tokens, torch.Tensor) else token_tensor(tokens)
     start = namespace_seed(namespace) if before is None else before
-    mixed = _scramble(ids.clone())
+    # Shifted, because zero scrambles to zero and would leave no mark.
+    mixed = _scramble(ids + _TOKEN_START)
     mixed *= _multipliers(offset + len(ids), ids.device)[offset:]
     return mixed.cumsum_(0).add_(start)
 
@@ -67,11 +69,12 @@ def namespace_seed(namespace: NamespaceKey) -> int:
 
 
 def _scramble(numbers: torch.Tensor) -> torch.Tensor:
-    """Spread every bit of each number over the whole of it, in place."""
+    """Spread every bit of each number over the whole of it, one to one, in place."""
     numbers *= _SCRAMBLE_FIRST
-    numbers ^= numbers >> 29
+    # The mask makes the shift a logical one, without which the sign bit would be lost.
+    numbers ^= (numbers >> 29) & (2**35 - 1)
     numbers *= _SCRAMBLE_SECOND
-    numbers ^= numbers >> 32
+    numbers ^= (numbers >> 32) & (2**32 - 1)
     return numbers
 
 
