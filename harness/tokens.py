@@ -11,8 +11,8 @@ from functools import lru_cache
 
 from .ops import BLOCK_TOKENS, Arrive
 
-INVENTED_BASE = 2**30
-"""The first invented token; request logs stay below it up to block 2**21."""
+INVENTED_BASE = 2**31
+"""The first invented token; request logs stay below it up to block 2**22."""
 
 INVENTED_STRIDE = 4096
 """Invented tokens that lie next to each other for one request."""

@@ -115,9 +115,14 @@ def read_trace(path: str | Path) -> Trace:
             )
         data = Path(path).read_bytes()
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise TraceError(name, None, None, f"can't be read: {reason}", "check the path") from error
+        raise read_error(name, error) from error
     return parse_trace(data, name)
+
+
+def read_error(name: str, error: OSError) -> TraceError:
+    """The error for a file that can't be read."""
+    reason = error.strerror or str(error)
+    return TraceError(name, None, None, f"can't be read: {reason}", "check the path")
 
 
 def write_trace(path: str | Path, trace: Trace, *, overwrite: bool = False) -> None:

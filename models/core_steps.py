@@ -155,9 +155,12 @@ def lock(case: Case) -> None:
         unlock(case)
         return
     real = case.chance.real()
-    skip = case.chance.pick((["swa"], ["mamba"], ["full"])) if real < 0.06 else []
+    skip: list[ops.ComponentName] = [case.chance.pick(_SKIPPED)] if real < 0.06 else []
     case.ops.append(ops.Lock(case.node(), skip, real > 0.85))
     case.locks += 1
+
+
+_SKIPPED: tuple[ops.ComponentName, ...] = ("full", "swa", "mamba")
 
 
 def unlock(case: Case) -> None:

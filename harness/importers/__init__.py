@@ -1,0 +1,1 @@
+"""Importers: real request logs turned into request-level ops."""
