@@ -19,13 +19,15 @@ from ..backends.contract import (
     InsertParams,
     InsertStepResult,
     MatchPrefixParams,
+    MatchResult,
     NodeId,
     RadixKey,
     TreeCore,
 )
+from ..backends.pools import fingerprints, token_tensor
 from . import ops
 from .asking import ask, misuse
-from .cache import Cache
+from .cache import Cache, OracleFinding
 from .config import COMPONENT_NAMES, Config
 from .references import HeldLock, References, Walk
 
@@ -80,8 +82,7 @@ class CoreOps:
 
     def node(self, ref: ops.NodeRef) -> NodeId | None:
         """The handle behind a reference."""
-        held = [request.last_node for request in self.cache.requests]
-        return self.references.node(ref, [node for node in held if node is not None])
+        return self.references.node(ref, [request.lock.node_id for request in self.cache.requests])
 
     def key(
         self, tokens: list[int], namespace: ops.Namespace, limit: int | None = None
@@ -112,12 +113,24 @@ class CoreOps:
         result = self.core.match_prefix(MatchPrefixParams(key))
         self.cache.apply(result.cache_actions)
         if result.device_prefix_len:
-            self.cache.check_content(
-                array("q", op.tokens),
-                op.namespace,
-                result.last_device_node,
-                result.device_prefix_len,
-            )
+            self._check_content(op, result)
+
+    def _check_content(self, op: ops.CoreMatch, result: MatchResult) -> None:
+        """What a match returns must hold the KV of the tokens that were matched."""
+        root = self.core.root_node_handle()
+        slots = self.core.collect_full_device_indices(result.last_device_node, root)
+        keys, _ = self._content(op.tokens, op.namespace, result.device_prefix_len)
+        found, _ = self.cache.pools.kv.read(slots)
+        if not torch.equal(found, keys):
+            message = f"a match of {result.device_prefix_len} units returns KV of another prefix"
+            self.cache.findings.append(OracleFinding("kv_content", message))
+
+    def _content(
+        self, tokens: list[int], namespace: ops.Namespace, length: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        ids = token_tensor(array("q", tokens)).to(self.cache.pools.kv.k.device)
+        keys = fingerprints(ids, (namespace.extra_key, namespace.cache_salt))
+        return keys[:length], ids[:length]
 
     def _insert(self, op: ops.CoreInsert) -> None:
         if not op.force:
@@ -127,14 +140,19 @@ class CoreOps:
         fresh = self._allocate(length)
         if fresh is None:
             return
+        given_tokens = op.tokens
+        if op.value == "none":
+            # Then the tokens are the slots (INS-11), so they must be slots that we own.
+            given_tokens = fresh.tolist() + [0] * (self.core.is_eagle and length > 0)
+            key = self.key(given_tokens, op.namespace)
         previous, given = 0, fresh
         if op.owned > 0 and length:
             previous, given = self._share(key, fresh, op.owned)
-        self.cache.write_content(fresh, array("q", op.tokens), op.namespace, start=0)
+        self.cache.pools.kv.write(fresh, *self._content(given_tokens, op.namespace, length))
         params = InsertParams(
             key=key,
             value=_value_of_kind(op.value, given),
-            prev_prefix_len=previous if op.raw_prev is None else op.raw_prev,
+            prev_prefix_len=previous if op.raw_prev is None else self._whole_pages(op.raw_prev),
             inserted_len=op.inserted_len,
             priority=op.priority,
             session_id=op.session_id,
@@ -142,7 +160,7 @@ class CoreOps:
             track_adopted_ranges=op.track_adopted_ranges,
         )
         if op.swa_evicted:
-            params.set_evicted_seqlen(ComponentType.SWA, op.swa_evicted)
+            params.set_evicted_seqlen(ComponentType.SWA, self._whole_pages(op.swa_evicted))
         if self.suspended is not None:
             self._begin_forced(params, fresh)
             return
@@ -155,6 +173,11 @@ class CoreOps:
             raise
         if self.suspended is not None and not op.suspend:
             self.settle_insert()
+
+    def _whole_pages(self, length: int) -> int:
+        """A length cut to whole pages, since pools free nothing smaller; a bad one as it is."""
+        page = self.config.page_size
+        return length if length < 0 else length // page * page
 
     def _begin_forced(self, params: InsertParams, fresh: torch.Tensor) -> None:
         try:
@@ -185,10 +208,13 @@ class CoreOps:
 
     def _return_leftovers(self, fresh: torch.Tensor) -> None:
         """Free the given slots that neither the tree took nor an action freed."""
-        held = set(self.core.all_values_flatten().tolist())
-        left = [slot for slot in fresh.tolist() if slot not in held and self.cache.is_in_use(slot)]
+        allocator = self.cache.pools.allocator
+        page_size = self.config.page_size
+        in_tree = set(self.core.all_values_flatten().tolist())
+        out = set(allocator.allocated_list())
+        left = [slot for slot in fresh.tolist() if slot not in in_tree and slot // page_size in out]
         if left:
-            self.cache.free_slots(torch.tensor(left, dtype=torch.int64, device=fresh.device))
+            allocator.free(torch.tensor(left, dtype=torch.int64, device=fresh.device))
 
     def settle_insert(self) -> None:
         """Run a suspended insert to its end."""
@@ -206,7 +232,7 @@ class CoreOps:
 
     def _allocate(self, length: int) -> torch.Tensor | None:
         """Slots for a key; only an allocation that must evict closes the walk that is open."""
-        if self.cache.available() < length:
+        if self.cache.available(FULL) < length:
             self.close_walks()
         return self.cache.allocate(length)
 
@@ -368,7 +394,7 @@ class CoreOps:
     def _offload(self, op: ops.Offload) -> None:
         node = self.node(op.node)
         if node is not None:
-            self.cache.linker.offload(node)
+            self.cache.linker.offload([node], None)
 
     def _mark_stored(self, op: ops.MarkStored) -> None:
         node, until = self.node(op.node), self.node(op.until)

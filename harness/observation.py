@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import torch
 
 from ..backends.contract import ComponentType, NodeId, SanityCheckError, TreeCore
 from ..backends.inspection import TreeSnapshot
+from ..backends.pools import Pools
 from .canonical import Names, Plain, tensor, value
 
 if TYPE_CHECKING:
@@ -60,8 +62,8 @@ def decode(data: bytes) -> Observation:
     return _DECODER.decode(data)
 
 
-def sizes(core: TreeCore, cache: Cache) -> list[int]:
-    """Counters of a side after an op: evictable, protected, total, aux total, insert open, free."""
+def sizes(core: TreeCore, pools: Pools, requests: int) -> list[int]:
+    """Counters of a side after an op, in the order of `compare.SIZE_NAMES`."""
     full, auxiliary = core.total_size()
     return [
         core.component_evictable_size(FULL),
@@ -69,9 +71,14 @@ def sizes(core: TreeCore, cache: Cache) -> list[int]:
         full,
         auxiliary,
         int(core.has_ongoing_insert()),
-        cache.available(),
-        len(cache.requests),
+        pools.allocator.available_size(),
+        requests,
     ]
+
+
+def free_list(pools: Pools) -> list[int]:
+    """Every free page of a pool in hand-out order, those that wait to be sorted last."""
+    return pools.allocator.free_list() + pools.allocator.staged_list()
 
 
 def tree(
@@ -80,7 +87,7 @@ def tree(
     names: Names,
     live: list[NodeId],
     ordered: bool,
-    free_list: bool,
+    whole_pool: bool,
 ) -> Plain:
     """The whole state of a side through the contract alone."""
     nodes = [_node(core, names, node) for node in live]
@@ -91,11 +98,16 @@ def tree(
         "nodes": nodes,
         "values": tensor(flat if ordered else flat.sort().values),
         "order": core.dfs_weight_order(live),
-        "free": cache.free_list() if free_list else None,
-        "rows": [value(names, row) for row in cache.rows()],
+        "free": free_list(cache.pools) if whole_pool else None,
+        "rows": [tensor(row) for row in _rows(cache)],
         "healthy": _healthy(core),
         "compatible": core.is_write_through_compatible(),
     }
+
+
+def _rows(cache: Cache) -> list[torch.Tensor]:
+    slots = cache.pools.table.slots
+    return [slots[request.row, : request.computed_len].long() for request in cache.requests]
 
 
 def _node(core: TreeCore, names: Names, node: NodeId) -> list[Plain]:

@@ -173,8 +173,9 @@ class CoreInsert(Op, tag="core_insert"):
 
     `owned` says how many leading units the caller already shares with the tree (its
     `prev_prefix_len`, cut to what is matched); `raw_prev` passes a `prev_prefix_len` as it is
-    instead. `suspend` leaves the insert at its first barrier. `value` other than `slots` is hostile, and so
-    is `force`, which begins although an insert is suspended.
+    instead. `suspend` leaves the insert at its first barrier. `value` other than `slots` is
+    hostile: `none` passes no value, and the slots themselves as tokens instead of `tokens`; the
+    others are refused. So is `force`, which begins although an insert is suspended.
     """
 
     tokens: list[int]

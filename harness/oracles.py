@@ -19,35 +19,42 @@ from ..backends.contract import (
     TreeCore,
 )
 from .config import Config
-from .observation import Finding
+from .observation import Finding, free_list
 
 if TYPE_CHECKING:
     from .cache import Cache
 
 
 def conservation(core: TreeCore, cache: Cache) -> list[Finding]:
-    """Every slot is free, in the tree, or held by a request: exactly once (POOL-61, CTL-60)."""
-    owners: Counter[int] = Counter(core.all_values_flatten().tolist())
-    owners.update(cache.free_list())
-    owners.update(cache.held_slots())
-    first, last = cache.slot_range()
+    """Every page is free, in the tree, or held by a request: exactly once (POOL-61, CTL-60)."""
+    page_size = cache.config.page_size
+    in_tree = core.all_values_flatten()
+    pages = Counter(_pages(in_tree.tolist(), page_size))
+    pages.update(free_list(cache.pools))
+    for request in cache.requests:
+        pages.update(_pages(cache.private_slots(request).tolist(), page_size))
+    first, last = 1, cache.config.capacity // page_size
     found = []
-    double = sorted(slot for slot, count in owners.items() if count > 1)
+    double = sorted(page for page, count in pages.items() if count > 1)
     if double:
-        found.append(Finding("conservation", f"slots with two owners: {double[:8]}"))
-    foreign = sorted(slot for slot in owners if not first <= slot <= last)
+        found.append(Finding("conservation", f"pages with two owners: {double[:8]}"))
+    foreign = sorted(page for page in pages if not first <= page <= last)
     if foreign:
-        found.append(Finding("conservation", f"slots that the pool never had: {foreign[:8]}"))
-    lost = [slot for slot in range(first, last + 1) if slot not in owners]
+        found.append(Finding("conservation", f"pages that the pool never had: {foreign[:8]}"))
+    lost = [page for page in range(first, last + 1) if page not in pages]
     if lost:
-        found.append(Finding("conservation", f"slots that nobody owns: {lost[:8]}"))
+        found.append(Finding("conservation", f"pages that nobody owns: {lost[:8]}"))
     total, _ = core.total_size()
     ledgers = core.evictable_size() + core.protected_size()
-    if ledgers != total:
-        found.append(
-            Finding("conservation", f"evictable + protected is {ledgers}, total is {total}")
-        )
+    if not ledgers == total == in_tree.numel():
+        counted = f"evictable + protected {ledgers}, total {total}, slots {in_tree.numel()}"
+        found.append(Finding("conservation", f"sizes differ: {counted}"))
     return found
+
+
+def _pages(slots: list[int], page_size: int) -> set[int] | list[int]:
+    """The pages of slots that one owner holds; with page size 1 every slot counts."""
+    return slots if page_size == 1 else {slot // page_size for slot in slots}
 
 
 class EventIndex:

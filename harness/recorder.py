@@ -13,7 +13,7 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Any
 
-from ..backends.contract import TreeCore
+from ..backends.contract import CorePoisonedError, TreeCore
 from .canonical import (
     HANDLE_FIELDS,
     HANDLE_LIST_FIELDS,
@@ -25,8 +25,8 @@ from .canonical import (
 )
 from .behaviours import WATCHED
 
-UNRECORDED = frozenset({"__init__", "node_by_id", "pretty_print"})
-"""Methods that the proxy passes through: their results are not part of the contract (CHK-22)."""
+UNRECORDED = frozenset({"__init__", "pretty_print"})
+"""What the proxy passes through: the text that is printed is not part of the contract (CHK-22)."""
 
 PROPERTIES = frozenset({"empty_match_result"})
 
@@ -128,6 +128,8 @@ class Recorder:
         object.__setattr__(self, "last_error", None)
         object.__setattr__(self, "wrapped_ns", 0)
         object.__setattr__(self, "behaviours", Counter())
+        object.__setattr__(self, "probe", None)
+        object.__setattr__(self, "changed_by_refusal", [])
         results = _RESULTS if ordered else _RESULTS | _UNORDERED
         for name in recorded_methods():
             encode_result = results.get(name, value)
@@ -141,6 +143,15 @@ class Recorder:
     last_error: BaseException | None
     wrapped_ns: int
     behaviours: Counter[str]
+    probe: Callable[[], Any] | None
+    changed_by_refusal: list[str]
+
+    def watch_refusals(self, probe: Callable[[], Any] | None) -> None:
+        """Compare what `probe` returns before and after every refused call (BND-45); None stops.
+
+        Methods that changed something although they raised are added to `changed_by_refusal`.
+        """
+        object.__setattr__(self, "probe", probe)
 
     @property
     def core_ns(self) -> int:
@@ -194,12 +205,14 @@ class Recorder:
                 arguments.append([parameter, encoders[parameter](names, item)])
             entry: list[Plain] = [name, arguments]
             calls.append(entry)
+            before = self.probe() if self.probe is not None else None
             started = perf_counter_ns()
             try:
                 result = method(*positional, **keywords)
             except Exception as error:
                 self._spent(perf_counter_ns() - started)
                 entry.append(self._error(error))
+                self._check_refusal(name, before, error)
                 raise
             self._spent(perf_counter_ns() - started)
             if watch is not None:
@@ -210,6 +223,12 @@ class Recorder:
             return result
 
         return call
+
+    def _check_refusal(self, name: str, before: Any, error: Exception) -> None:
+        if before is None or self.probe is None or isinstance(error, CorePoisonedError):
+            return
+        if self.probe() != before:
+            self.changed_by_refusal.append(name)
 
     def _spent(self, nanoseconds: int) -> None:
         object.__setattr__(self, "wrapped_ns", self.wrapped_ns + nanoseconds)

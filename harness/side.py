@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import gc
 from array import array
+from collections import Counter
 from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 import msgspec
 import torch
@@ -25,7 +27,7 @@ from ..backends.contract import (
 from ..backends.inspection import TreeSnapshot
 from ..backends.pools import PoolError, make_pools
 from . import observation, ops, oracles, tokens
-from .cache import Cache
+from .cache import Cache, CacheError, Request
 from .canonical import tensor
 from .config import Config
 from .execute import FULL, CoreOps
@@ -97,7 +99,15 @@ class LocalSide:
     def open(self, config: Config, settings: Settings) -> str | None:
         """Build a fresh side. Returns the class of the error if the core refuses the configuration."""
         self.config, self.settings = config, settings
-        self.pools = make_pools(config, settings.device, self._note_pool)
+        self.pools = make_pools(
+            config.capacity,
+            config.rows,
+            config.row_length,
+            config.page_size,
+            config.need_sort,
+            settings.device,
+            self._note_pool,
+        )
         self._journal: list[Any] = []
         self._findings: list[Finding] = []
         try:
@@ -113,17 +123,11 @@ class LocalSide:
         self.op_count = 0
         self.dead = False
         self.total_ns = 0
-        self._apply_config(core)
-        return None
-
-    def _apply_config(self, core: TreeCore) -> None:
-        core.enable_storage = self.config.storage
-        core.enable_external_cache_linker = self.config.linker
-        core.write_through_threshold = self.config.write_through_threshold
-        core.is_write_back = self.config.write_back
-        if self.config.buffer_only:
-            core.set_host_memory_buffer_only()
         self.recorder.calls.clear()
+        self.capacity = self.pools.allocator.available_size()
+        self.serials = WeakKeyDictionary[Request, int]()
+        self.prompts = Counter[str]()
+        return None
 
     def _note_pool(self, kind: str, slots: torch.Tensor) -> None:
         self._journal.append([kind, tensor(slots)])
@@ -143,23 +147,24 @@ class LocalSide:
 
     def _observe(self, op: ops.AnyOp) -> Observation:
         self.op_count += 1
-        check_refusal = self._inspector is not None and ops.is_hostile(op)
-        before = self._raw_snapshot() if check_refusal else None
+        if self._inspector is not None:
+            self.recorder.watch_refusals(self._raw_snapshot if ops.is_hostile(op) else None)
         outcome = self._guarded(lambda: self._dispatch(op), ops.kind_of(op))
-        if before is not None and outcome is not None and not self.dead:
-            self._check_unchanged(before, op)
+        for method in self._take(self.recorder.changed_by_refusal):
+            self._findings.append(Finding("refusal", f"a refused {method} changed the tree"))
         due = self.op_count % self.settings.tree_every == 0
         return self._observation(outcome, due)
 
     def _observation(self, outcome: str | None, look: bool) -> Observation:
         if self.dead:
             return Observation(outcome, self._take(self.recorder.calls), [], [], dead=True)
-        sizes = observation.sizes(self._core, self.cache)
+        sizes = observation.sizes(self._core, self.pools, len(self.cache.requests))
         calls = self._take(self.recorder.calls)
         tree = snapshot = None
         if look and self.core_ops.suspended is None:
             tree, snapshot = self._look()
-        found, self._findings = self._findings + self._take(self.cache.findings), []
+        told = [Finding(found.oracle, found.message) for found in self._take(self.cache.findings)]
+        found, self._findings = self._findings + told, []
         return Observation(outcome, calls, self._take(self._journal), sizes, tree, snapshot, found)
 
     @staticmethod
@@ -192,19 +197,14 @@ class LocalSide:
         """The inspected tree with its own handles, so that looking at it numbers nothing."""
         return msgspec.to_builtins(self._inspector(self._core)) if self._inspector else None
 
-    def _check_unchanged(self, before: Any, op: ops.AnyOp) -> None:
-        """A refused call must have changed nothing (BND-45)."""
-        if self._raw_snapshot() != before:
-            kind = ops.kind_of(op)
-            self._findings.append(Finding("refusal", f"a refused {kind} changed the tree"))
-
     def _guarded(self, act: Callable[[], None], what: str) -> str | None:
         """Run something; a core's error is its outcome, any other error is the harness's own."""
         try:
             act()
-        except PoolError as error:
-            self._findings.append(Finding("pool", str(error)))
-            return "PoolError"
+        except (PoolError, CacheError) as error:
+            oracle = "pool" if isinstance(error, PoolError) else "cache"
+            self._findings.append(Finding(oracle, str(error)))
+            return type(error).__name__
         except CorePoisonedError as error:
             self.dead = True
             self._findings.append(Finding("crash", str(error)))
@@ -274,7 +274,7 @@ class LocalSide:
         core, held = self.recorder, self.references
         for request in list(self.cache.requests):
             self.cache.abort(request)
-        while self.cache.linker_ack(True):
+        while self.cache.linker.ack(True):
             pass
         for lock in held.locks:
             core.dec_lock_ref(lock.node, lock.receipt.to_dec_params())
@@ -289,7 +289,7 @@ class LocalSide:
         total, _ = self._core.total_size()
         if total:
             self._findings.append(Finding("conservation", f"{total} units can't be evicted"))
-        missing = self.cache.capacity() - self.cache.available()
+        missing = self.capacity - self.pools.allocator.available_size()
         if missing:
             self._findings.append(Finding("conservation", f"{missing} slots did not come back"))
 
@@ -299,8 +299,7 @@ class LocalSide:
             "core_ns": self.recorder.core_ns,
             "total_ns": self.total_ns,
             "ops": self.op_count,
-            "hit_tokens": self.cache.hit_tokens,
-            "prompt_tokens": self.cache.prompt_tokens,
+            **self.prompts,
             **self.recorder.behaviours,
         }
 
@@ -334,32 +333,52 @@ class _Named:
 # --- Request ops ----------------------------------------------------------------------------
 
 
-def _request_op(act: Callable[[Cache, Any, Any], object]) -> Callable[[LocalSide, Any], None]:
+def _request_op(act: Callable[[Cache, Request, Any], object]) -> Callable[[LocalSide, Any], None]:
     def run(side: LocalSide, op: Any) -> None:
-        live = side.cache.requests
-        if live:
-            act(side.cache, live[op.request % len(live)], op)
+        request = _request(side, op)
+        if request is not None:
+            act(side.cache, request, op)
 
     return run
 
 
+def _request(side: LocalSide, op: Any) -> Request | None:
+    live = side.cache.requests
+    return live[op.request % len(live)] if live else None
+
+
 def _arrive(side: LocalSide, op: ops.Arrive) -> None:
-    prompt = tokens.expand(op)
-    if len(prompt):
-        side.cache.arrive(prompt, op.namespace, op.priority, op.session_id, op.rotation_base)
-
-
-def _decode(cache: Cache, request: Any, op: ops.Decode) -> None:
-    produced = array("q", op.tokens)
-    if op.invent > 0:
-        produced.extend(tokens.invent(request.serial, request.produced, op.invent))
-    cache.decode(request, produced)
+    _admitted(
+        side,
+        side.cache.arrive(
+            tokens.expand(op), op.namespace, op.priority, op.session_id, op.rotation_base
+        ),
+    )
 
 
 def _readmit(side: LocalSide, op: ops.Readmit) -> None:
     waiting = side.cache.waiting
     if waiting:
-        side.cache.readmit(waiting[op.waiting % len(waiting)])
+        _admitted(side, side.cache.readmit(waiting[op.waiting % len(waiting)]))
+
+
+def _admitted(side: LocalSide, request: Request | None) -> None:
+    if request is not None:
+        side.prompts["requests"] += 1
+        side.serials[request] = side.prompts["requests"]
+        side.prompts["hit_tokens"] += request.protected_len
+        side.prompts["prompt_tokens"] += request.prompt_len
+
+
+def _decode(side: LocalSide, op: ops.Decode) -> None:
+    request = _request(side, op)
+    if request is None:
+        return
+    produced = array("q", op.tokens)
+    if op.invent > 0:
+        made = len(request.tokens) - request.prompt_len
+        produced.extend(tokens.invent(side.serials[request], made, op.invent))
+    side.cache.decode(request, produced)
 
 
 def _touch(side: LocalSide, op: ops.Touch) -> None:
@@ -371,7 +390,7 @@ REQUEST_HANDLERS: dict[type[Any], Callable[[LocalSide, Any], None]] = {
     ops.Prefill: _request_op(
         lambda cache, request, op: cache.prefill(request, op.count, op.checkpoint)
     ),
-    ops.Decode: _request_op(_decode),
+    ops.Decode: _decode,
     ops.Checkpoint: _request_op(lambda cache, request, op: cache.checkpoint(request)),
     ops.Finish: _request_op(lambda cache, request, op: cache.finish(request)),
     ops.Abort: _request_op(lambda cache, request, op: cache.abort(request)),
@@ -382,7 +401,7 @@ REQUEST_HANDLERS: dict[type[Any], Callable[[LocalSide, Any], None]] = {
         EvictParams(num_tokens=op.count)
     ),
     ops.Touch: _touch,
-    ops.LinkerAck: lambda side, op: side.cache.linker_ack(op.success),
+    ops.LinkerAck: lambda side, op: side.cache.linker.ack(op.success),
     ops.Reset: lambda side, op: side.reset(),
     ops.DrainEvents: lambda side, op: side.drain_events(),
 }
