@@ -20,11 +20,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import IO, Literal, NoReturn
+from typing import IO, TYPE_CHECKING, Literal, NoReturn
 
 import treedrift
 
 from . import frames
+
+if TYPE_CHECKING:
+    from ..backends.registry import BackendName
 
 START_SECONDS_MAX = 180.0
 STOP_SECONDS_MAX = 5.0
@@ -91,6 +94,17 @@ def worker_command(
     # The same trace gives the same result on every machine: one hash seed, one thread.
     given |= {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
     return WorkerCommand(tuple(arguments), given)
+
+
+def core_command(name: BackendName) -> WorkerCommand:
+    """The command of a worker that hosts a core where its name says that it lives.
+
+    Raises `MissingEnvironmentError`.
+    """
+    place = name.place()
+    if place is None:
+        return worker_command(name.name)
+    return worker_command(name.name, place.interpreter, place.process_environment())
 
 
 class Worker:

@@ -3,7 +3,7 @@
 Converters are built once per release from the fields that both sides have: a contract field that
 the release lacks keeps its default and is noted as missing; a release field that the contract
 lacks is an error, by name, as soon as it leaves its default. Containers are copied on the way
-out; tensors are passed on, and whoever knows that the tree keeps one clones it.
+out, and so are the tensors that a tree keeps (BND-29); freed slots are passed on.
 """
 
 from __future__ import annotations
@@ -148,6 +148,8 @@ class Values:
             "full_indices": list,
             "swa_indices": list,
             "host_indices": _owned,
+            "device_indices": _owned,
+            "host_value": _owned,
             "block_hashes": list,
             "token_ids": _owned,
             "hash_values": _owned,
@@ -173,6 +175,8 @@ class Values:
             "name": lambda value: self._pool_in.get(value, value),
             "indices_from_pool": lambda value: self._pool_in.get(value, value),
             "hit_policy": lambda value: self._policy_in.get(value, value),
+            "keys": _owned,
+            "nodes_to_load": _owned,
         }
 
     # --- Building converters --------------------------------------------------------------
@@ -368,8 +372,10 @@ def _by_value(ours: Any, theirs: Any) -> dict[Any, Any]:
 
 
 def _owned(value: Any) -> Any:
-    """A list or an array that the tree can't reach any more; tensors and None as they are."""
-    return value if value is None or isinstance(value, torch.Tensor) else value[:]
+    """A list, an array or a tensor that the tree can't reach any more; None as it is (BND-29)."""
+    if isinstance(value, torch.Tensor):
+        return value.clone()
+    return None if value is None else value[:]
 
 
 def _cloned(value: Any) -> Any:
