@@ -54,10 +54,9 @@ def draw_config(chance: Chance, profile: Profile, hashable: bool) -> Config:
     """A configuration of the profile. Unless `hashable`, nothing that needs hashes is on."""
     page_size = chance.weighted(PAGE_SIZES)
     pages = chance.pick(profile.pages)
-    row_pages = chance.pick((3, 4, 6, 8, 12, 16, 24))
+    row_pages = chance.pick((4, 6, 8, 12, 16, 24, 32))
     policy = chance.pick((*POLICIES, "lru", "slru", "tlru"))
     events = hashable and chance.flip(0.55)
-    linker = hashable and chance.flip(0.3)
     drawn: dict[str, Any] = {
         "page_size": page_size,
         "bigram": chance.flip(0.15),
@@ -69,8 +68,8 @@ def draw_config(chance: Chance, profile: Profile, hashable: bool) -> Config:
         "need_sort": chance.flip(0.4),
         "events": events,
         "storage": hashable and chance.flip(0.25),
-        "linker": linker,
-        "write_through_threshold": chance.between(1, 3) if linker else chance.pick((1, 2, 256)),
+        "linker": hashable and chance.flip(0.3),
+        "write_through_threshold": chance.pick((1, 2, 256)),
         "buffer_only": chance.flip(0.12),
         "write_back": chance.flip(0.12),
     }
@@ -81,7 +80,7 @@ def draw_config(chance: Chance, profile: Profile, hashable: bool) -> Config:
             ({}, {LORA_IDS[0]: "one"}, {LORA_IDS[0]: "one", LORA_IDS[1]: "two"}, {"a": "one"})
         )
     if drawn["linker"]:
-        drawn["write_through_threshold"] = chance.between(1, 3)
+        drawn["write_through_threshold"] = chance.pick((1, 2, 2, 3))
     return Config(**drawn)
 
 

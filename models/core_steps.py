@@ -45,19 +45,25 @@ def _plain(case: Case, tokens: list[int], owned: int = 0, suspend: bool = False)
 
 def _rich(case: Case, tokens: list[int]) -> ops.CoreInsert:
     flip, near, length = case.chance.flip, case.keys.near_boundary, len(tokens)
+    owned = near(length) if flip(0.4) else 0
     return ops.CoreInsert(
         tokens,
         case.namespace(),
         limit=near(length + 1) if flip(0.2) else None,
-        owned=near(length) if flip(0.4) else 0,
-        raw_prev=near(length) if flip(0.05) else None,
+        owned=owned,
+        # What is freed must be whole pages, and never slots that the tree owns itself.
+        raw_prev=_pages(case, near(length)) if not owned and flip(0.08) else None,
         inserted_len=near(length) if flip(0.3) else 0,
         priority=None if flip(0.05) else case.priority(),
         session_id=case.session(),
         rotation_base=case.rotation(),
         track_adopted_ranges=flip(0.4),
-        swa_evicted=near(length) if flip(0.15) else 0,
+        swa_evicted=_pages(case, near(length)) if flip(0.15) else 0,
     )
+
+
+def _pages(case: Case, length: int) -> int:
+    return length // case.page * case.page
 
 
 def repeat(case: Case) -> None:
@@ -107,7 +113,7 @@ def burst(case: Case) -> None:
 def walk(case: Case) -> None:
     """An eviction walk, step by step, with harmless calls between the steps."""
     real, pick, out = case.chance.real, case.chance.pick, case.ops
-    out.append(ops.WalkStart(case.amount()))
+    out.append(ops.WalkStart(case.amount() if real() < 0.4 else case.config.capacity))
     for _ in range(case.chance.between(1, 6)):
         out.append(ops.WalkNext(done=case.chance.below(4) if real() < 0.06 else None))
         chosen = real()
@@ -126,13 +132,19 @@ def walk(case: Case) -> None:
 
 
 def suspend(case: Case) -> None:
-    """Inserts that make hot nodes, one left at its barrier, and calls while it waits there."""
+    """Nodes one hit below the threshold, an insert that stops at them, and calls while it waits."""
     real, pick, out = case.chance.real, case.chance.pick, case.ops
     base, namespace = case.keys.base(), case.namespace()
-    threshold = case.config.write_through_threshold
-    for _ in range(threshold if threshold < 4 and real() < 0.8 else 1):
-        cut = case.keys.near_boundary(len(base))
-        out.append(ops.CoreInsert(base[:cut], namespace))
+    cuts = sorted({case.keys.near_boundary(len(base)) for _ in range(case.chance.between(1, 3))})
+    before = 0
+    for cut in cuts:
+        hits = max(case.config.write_through_threshold - 1, 1)
+        # The nodes above are not counted again, so each waits for its last hit.
+        out += [ops.CoreInsert(base[:cut], namespace, inserted_len=before)] * min(hits, 3)
+        before = cut
+    if real() < 0.4:
+        # What failed to be stored is asked for again.
+        out += [ops.LinkerAck(False)] * case.chance.between(1, 3)
     out.append(ops.CoreInsert(base + case.keys.some(case.page), namespace, suspend=True))
     for _ in range(case.chance.below(5)):
         pick((match, resume, ask, lock, resume))(case)
@@ -164,7 +176,10 @@ _SKIPPED: tuple[ops.ComponentName, ...] = ("full", "swa", "mamba")
 
 
 def unlock(case: Case) -> None:
-    """A release of any receipt."""
+    """A release of any receipt; a lock when none should be held."""
+    if not case.locks:
+        lock(case)
+        return
     case.ops.append(ops.Unlock(case.chance.below(6), case.chance.flip(0.2)))
     case.locks = max(case.locks - 1, 0)
 
@@ -172,10 +187,11 @@ def unlock(case: Case) -> None:
 def guarded(case: Case) -> None:
     """A node is locked, split and put under pressure, then released, in any order of release."""
     case.ops.append(ops.Lock(case.chance.pick(LIVE)))
+    case.locks += 1
     for _ in range(case.chance.between(1, 3)):
         case.chance.pick((match, insert, shatter, lock))(case)
     case.ops.append(ops.Evict(case.amount()))
-    case.ops.append(ops.Unlock(case.chance.below(6)))
+    unlock(case)
     if case.chance.flip(0.5):
         case.ops.append(ops.Evict(case.amount()))
 

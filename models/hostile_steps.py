@@ -30,7 +30,9 @@ BOGUS: tuple[ops.NodeRef, ...] = tuple(
     f"bogus:{number}" for number in (-1, 0, 10**9, 2**63, 2**64 - 1, 2**64, -(2**63))
 )
 
-VALUES: tuple[ops.ValueKind, ...] = ("none", "short", "float", "flat")
+VALUES: tuple[ops.ValueKind, ...] = ("short", "float", "flat")
+"""Values that must be refused. `none` is not among them: it stands for the tokens (INS-11)."""
+
 RECEIPTS: tuple[ops.ReceiptKind, ...] = ("released", "foreign", "stripped")
 LACKING: tuple[ops.ComponentName, ...] = ("swa", "mamba")
 

@@ -54,7 +54,9 @@ def prefill(case: Case) -> None:
 
 
 def decode(case: Case) -> None:
-    """A few output tokens, known or unique ones."""
+    """A few output tokens, known or unique ones; sometimes the prompt must be finished first."""
+    if case.chance.flip(0.3):
+        case.ops.append(ops.Prefill(case.request()))
     if case.chance.flip(0.8):
         case.ops.append(ops.Decode(case.request(), tokens=case.keys.some(case.page + 1)))
     else:

@@ -105,9 +105,10 @@ def _draw_length(chance: Chance) -> int:
 
 
 def _longest(chance: Chance, config: Config) -> int:
-    """The longest base: some pages, and never so long that the pool can't hold it."""
-    pages = chance.pick((3, 5, 8, 12))
-    return max(1, min(pages * config.page_size, config.row_length, config.capacity - 1))
+    """The longest base: some pages, and so few that a row has room for an answer."""
+    pages = chance.pick((3, 5, 8, 12, 16))
+    most = min(config.row_length * 2 // 3, config.capacity * 3 // 4)
+    return max(1, min(pages * config.page_size, most))
 
 
 def _draw_steps(chance: Chance, profile: Profile, config: Config, hostile: bool) -> Wheel[Step]:
