@@ -104,18 +104,18 @@ class Allocator(ABC):
 
     def _take(self, count: int) -> torch.Tensor:
         units = self._free_units.take(count)
-        self._marks[units] = _USED_MARK
+        self._marks.index_fill_(0, units, _USED_MARK)
         return units
 
     def _release(self, units: torch.Tensor) -> None:
         """Check units and put them back. Raises `PoolError` before anything has changed."""
         self._check_out(units)
         order = torch.arange(0, -len(units), -1, dtype=torch.int32, device=self.device)
-        self._marks[units] = order
-        twice = self._marks[units] != order
-        if bool(twice.any()):
-            self._marks[units] = _USED_MARK
-            raise PoolError("slots freed twice in one call", self._slots_of(units[twice]))
+        self._marks.index_copy_(0, units, order)
+        found = self._marks.index_select(0, units)
+        if not torch.equal(found, order):
+            self._marks.index_fill_(0, units, _USED_MARK)
+            raise PoolError("slots freed twice in one call", self._slots_of(units[found != order]))
         if self.need_sort:
             self._staged.append(units)
             self._staged_count += len(units)
@@ -127,9 +127,10 @@ class Allocator(ABC):
         if int(low) < 1 or int(high) > self._units:
             outside = units[(units < 1) | (units > self._units)]
             raise PoolError("slots outside the pool freed", self._slots_of(outside))
-        idle = self._marks[units] != _USED_MARK
-        if bool(idle.any()):
-            raise PoolError("slots freed that are not allocated", self._slots_of(units[idle]))
+        marks = self._marks.index_select(0, units)
+        if int(marks.min()) != _USED_MARK:
+            idle = units[marks != _USED_MARK]
+            raise PoolError("slots freed that are not allocated", self._slots_of(idle))
 
     @abstractmethod
     def _put_back(self, units: torch.Tensor) -> None:
@@ -281,9 +282,9 @@ class PagedAllocator(Allocator):
         if len(slots) == 0:
             return
         pages = slots[:: self.page_size].div(self.page_size, rounding_mode="floor")
-        broken = self._expand(pages)[: len(slots)] != slots
-        if bool(broken.any()):
-            raise PoolError("a freed segment is no run of pages", slots[broken].tolist())
+        run = self._expand(pages)[: len(slots)]
+        if not torch.equal(run, slots):
+            raise PoolError("a freed segment is no run of pages", slots[run != slots].tolist())
         self._release(pages)
         self._note(FREE, slots)
 

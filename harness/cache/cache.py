@@ -289,12 +289,13 @@ class Cache(Controller):
         """Report slots, those of positions 0 and after, whose KV is not that of the tokens."""
         count = len(slots)
         keys, values = self.pools.kv.read(slots)
-        wrong = (keys != request.fingerprints[:count]) | (values != request.token_values[:count])
-        if bool(wrong.any()):
-            places = wrong.nonzero().flatten()
-            first = int(places[0])
-            message = (
-                f"{len(places)} of {count} positions hold KV of another prefix, "
-                f"the first is position {first} in slot {int(slots[first])}"
-            )
-            self.findings.append(OracleFinding("kv_content", message))
+        expected, tokens = request.fingerprints[:count], request.token_values[:count]
+        if torch.equal(keys, expected) and torch.equal(values, tokens):
+            return
+        places = ((keys != expected) | (values != tokens)).nonzero().flatten()
+        first = int(places[0])
+        message = (
+            f"{len(places)} of {count} positions hold KV of another prefix, "
+            f"the first is position {first} in slot {int(slots[first])}"
+        )
+        self.findings.append(OracleFinding("kv_content", message))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from treedrift.backends.contract import CacheInitParams, RadixKey
+from treedrift.backends.contract import CacheInitParams, RadixKey, TreeCore
 from treedrift.backends.pools import make_pools
 from treedrift.backends.python_core import PythonTreeCore
 from treedrift.harness.cache import Cache
@@ -66,7 +66,7 @@ class Bench:
             )
         )
         self.core: Any = Spy(core)
-        self.cache = Cache(self.core, config, self.pools)
+        self.cache = Cache(cast("TreeCore", self.core), config, self.pools)
         self.core.names()
 
     def key(self, *tokens: int, extra_key: str | None = None) -> RadixKey:

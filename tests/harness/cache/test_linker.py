@@ -15,7 +15,9 @@ def insert(bench: Any, *tokens: int, session_id: str | None = None) -> int:
     params = InsertParams(
         key=bench.key(*tokens), value=bench.cache.allocate(len(tokens)), session_id=session_id
     )
-    return bench.cache.insert(params).last_device_node
+    node = bench.cache.insert(params).last_device_node
+    assert isinstance(node, int)
+    return node
 
 
 def names(bench: Any) -> list[str]:

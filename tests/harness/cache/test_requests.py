@@ -28,7 +28,8 @@ def arrive(side: Any, *prompt: int, **fields: Any) -> Request:
 
 
 def row(side: Any, request: Request) -> list[int]:
-    return side.pools.table.slots[request.row, : request.computed_len].tolist()
+    slots = side.pools.table.slots[request.row, : request.computed_len]
+    return [int(slot) for slot in slots]
 
 
 def test_a_request_lives_as_the_worked_example_says(bench: Callable[..., Any]) -> None:
