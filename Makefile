@@ -35,9 +35,10 @@ test: setup ## Run the Python tests; ARGS="-k name" goes to pytest
 .PHONY: test-rust
 test-rust: $(VENV)/ready ## Run the Rust tests
 	@if cargo nextest --version >/dev/null 2>&1; then \
-		cargo nextest run --manifest-path $(WORKSPACE)/Cargo.toml --workspace $(ARGS); \
+		cargo nextest run --manifest-path $(WORKSPACE)/Cargo.toml $(ARGS); \
+		cargo test --quiet --doc --manifest-path $(WORKSPACE)/Cargo.toml -p tree-core; \
 	else \
-		cargo test --quiet --manifest-path $(WORKSPACE)/Cargo.toml --workspace $(ARGS); \
+		cargo test --quiet --manifest-path $(WORKSPACE)/Cargo.toml $(ARGS); \
 	fi
 
 .PHONY: lint
