@@ -144,6 +144,8 @@ class SglangCore(QueryCalls, HostTierCalls):
         return result
 
     def supports_fast_match_prefix(self) -> bool:
+        if self._call.lacks("supports_fast_match_prefix"):
+            return super().supports_fast_match_prefix()
         return bool(self._call("supports_fast_match_prefix"))
 
     def begin_insert(self, params: InsertParams) -> InsertStepResult:
@@ -252,7 +254,10 @@ class SglangCore(QueryCalls, HostTierCalls):
         on_device: dict[Any, list[torch.Tensor]] = defaultdict(list)
         on_host: dict[Any, list[torch.Tensor]] = defaultdict(list)
         actions: list[Any] = []
-        self._call("evict_excess_path_states", tail_node_id, on_device, on_host, actions)
+        # Releases whose evictions yield no actions have no place to put them.
+        is_new = not self._call.lacks("evict_excess_path_states", "cache_actions")
+        optional = {"cache_actions": actions} if is_new else {}
+        self._call("evict_excess_path_states", tail_node_id, on_device, on_host, **optional)
         for ours, theirs in ((device_frees, on_device), (host_frees, on_host)):
             for component, tensors in self._values.frees_out(theirs).items():
                 ours.setdefault(component, []).extend(tensors)

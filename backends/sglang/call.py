@@ -85,6 +85,12 @@ class ReleasedCall:
         for name, parameters in self._parameters_lacking.items():
             release.note_missing(f"TreeCore.{name}", parameters)
 
+    def lacks(self, method: str, parameter: str | None = None) -> bool:
+        """Whether the release has no such method, or no such parameter of it."""
+        if parameter is None:
+            return method in self._methods_lacking
+        return parameter in self._parameters_lacking.get(method, ())
+
     def __call__(self, method: str, *args: Any, **optional: Any) -> Any:
         """Call `method`; `optional` holds only arguments that differ from their defaults.
 

@@ -171,6 +171,8 @@ class QueryCalls(TreeCore):
     def buffer_backup_pool_keys(
         self, node_id: NodeId, hash_values: list[str]
     ) -> dict[ComponentType, dict[PoolName, list[str]]]:
+        if self._call.lacks("buffer_backup_pool_keys"):
+            return super().buffer_backup_pool_keys(node_id, hash_values)
         found = self._call("buffer_backup_pool_keys", node_id, list(hash_values))
         return {
             self._values.component_out(component): {
@@ -180,10 +182,14 @@ class QueryCalls(TreeCore):
         }
 
     def rotation_base_of(self, node_id: NodeId) -> int | None:
+        if self._call.lacks("rotation_base_of"):
+            return super().rotation_base_of(node_id)
         value: int | None = self._call("rotation_base_of", node_id)
         return value
 
     def rotation_phase_of(self, node_id: NodeId) -> int | None:
+        if self._call.lacks("rotation_phase_of"):
+            return super().rotation_phase_of(node_id)
         value: int | None = self._call("rotation_phase_of", node_id)
         return value
 

@@ -1,9 +1,9 @@
 """Values of a release turned into those of the contract, and back.
 
 Converters are built once per release from the fields that both sides have: a contract field that
-the release lacks keeps its default and is noted as missing; a release field that the contract
-lacks is an error, by name, as soon as it leaves its default. Containers are copied on the way
-out, and so are the tensors that a tree keeps (BND-29); freed slots are passed on.
+the release lacks keeps its default (or an empty value) and is noted as missing; a release field
+that the contract lacks is an error, by name, as soon as it leaves its default. Containers are
+copied on the way out, and so are the tensors that a tree keeps (BND-29); freed slots are passed on.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import msgspec
 import torch
 
 from .. import contract
@@ -71,6 +72,7 @@ _PARAMS = (
     "InsertResult",
     "CacheInitParams",
 )
+_DRAINED = ("device_frees", "host_frees", "cache_actions")
 # A released server publishes these two apart from the parameters (CFG-5).
 _PUBLISHED_APART = {"mamba_cache_chunk_size", "mamba_max_states_per_path"}
 
@@ -195,8 +197,9 @@ class Values:
         our_fields, their_fields = fields_of(ours), fields_of(theirs)
         lacking = set(our_fields) - set(their_fields)
         self._release.note_missing(name, lacking)
-        if demanded := sorted(key for key in lacking if our_fields[key] is REQUIRED):
-            raise ReleaseMismatchError(f"{name} of the installed sglang lacks {demanded}")
+        stand_ins = {
+            key: _stand_in(ours, key) for key in sorted(lacking) if our_fields[key] is REQUIRED
+        }
         shared = [(key, convert.get(key)) for key in our_fields if key in their_fields]
         extra = [(key, made) for key, made in their_fields.items() if key not in our_fields]
 
@@ -205,10 +208,11 @@ class Values:
                 if default is REQUIRED or _differs(getattr(value, key), default()):
                     raise ReleaseMismatchError(f"the contract has no place for {name}.{key}")
             return ours(
+                **stand_ins,
                 **{
                     key: getattr(value, key) if made is None else made(getattr(value, key))
                     for key, made in shared
-                }
+                },
             )
 
         return out
@@ -287,9 +291,9 @@ class Values:
     def eviction_out(self, value: Any) -> EvictionResult:
         """A result with freed slots; the released one is drained for its finalizer (BND-19)."""
         result: EvictionResult = self.result_out(value)
-        value.device_frees.clear()
-        value.host_frees.clear()
-        value.cache_actions.clear()
+        for name in _DRAINED:
+            if (held := getattr(value, name, None)) is not None:
+                held.clear()
         return result
 
     def transfers_out(self, value: Mapping[Any, Iterable[Any]]) -> dict[ComponentType, list[Any]]:
@@ -364,6 +368,13 @@ class Values:
 def str_of(value: Any) -> Any:
     """The plain value of an enumeration's member; anything else as it is."""
     return getattr(value, "value", value)
+
+
+def _stand_in(ours: Any, name: str) -> Any:
+    """What a field that the release lacks holds where the contract has no default: nothing."""
+    kinds = {field.name: field.type for field in msgspec.structs.fields(ours)}
+    kind = kinds[name]
+    return kind() if kind in (bool, int, str) else None
 
 
 def _by_value(ours: Any, theirs: Any) -> dict[Any, Any]:

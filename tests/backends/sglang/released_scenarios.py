@@ -1,7 +1,8 @@
 """What a worker runs inside the environment of a released SGLang: every method of the contract.
 
-Each scenario drives a fresh core and asserts what the contract says. `make_handlers` answers
-`run` with the scenarios that failed and the methods that none of them called.
+Each scenario drives a fresh core and asserts what the contract says; of a release that lacks
+something (it says so in `missing`) it asks less. `make_handlers` answers `run` with the scenarios
+that failed and the methods that none of them called.
 """
 
 from __future__ import annotations
@@ -231,7 +232,10 @@ def hashes_are_handed_out_as_copies(build: Callable[..., Any]) -> None:
     assert core.buffer_backup_pool_keys(node, []) == {}
     core.set_host_memory_buffer_only()
     assert core.is_host_memory_buffer_only is True
-    (action,) = match(core, 1).cache_actions
+    actions = match(core, 1).cache_actions
+    if "contract.UpdatePendingBackupOnNodeSplit" in core.missing:
+        return
+    (action,) = actions
     assert isinstance(action, UpdatePendingBackupOnNodeSplit)
     assert (action.ack_id, action.old_node_id, action.component_type) == (None, node, FULL)
 
@@ -243,7 +247,11 @@ def the_host_tier_round_trip_works(build: Callable[..., Any]) -> None:
     core.enable_storage = True
     node = insert(core, [1, 2, 3], [11, 12, 13])[0].last_device_node
     root = core.root_node_handle()
-    assert core.build_backup_kv_action(node) == BackupKV([node])
+    try:
+        assert core.build_backup_kv_action(node) == BackupKV([node])
+    except UnsupportedError:
+        # The compiled core of older releases refuses this one by itself.
+        assert core.missing
     value, transfers = core.build_backup_spec(node)
     assert (value.tolist(), transfers) == ([11, 12, 13], {})
     assert core.build_hicache_transfers(FULL, node, CacheTransferPhase.BACKUP_HOST) is None
