@@ -50,7 +50,7 @@ class FullComponent(Component):
     def store_new_leaf(self, leaf: Node, value: torch.Tensor) -> None:
         """Take over a private value for a leaf, which nobody can have locked yet (FULL-4)."""
         leaf.full.device_value = value
-        self.evictable += len(value)
+        self.evictable += leaf.length
 
     def redistribute_on_split(self, upper: Node, lower: Node, length: int) -> None:
         """Cut the value into private halves and copy the locks up (FULL-3)."""
@@ -170,7 +170,7 @@ class FullComponent(Component):
         """Take the value off the evictable ledger (FULL-6). The caller deletes the node."""
         value = node.full.device_value
         if value is not None:
-            self.evictable -= len(value)
+            self.evictable -= node.length
         return value
 
     @property

@@ -226,6 +226,9 @@ class InsertCalls(CoreBase):
         try:
             return InsertStepResult(next(walk.steps))
         except StopIteration as stop:
+            if stop.value is None:
+                # A foreign error, say of a table of names, ended an earlier step (INS-70).
+                raise InsertProtocolError("the insert failed and can only be ended") from None
             self._insert = None
             return InsertStepResult(walk.take_pending(), stop.value)
 
