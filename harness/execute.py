@@ -256,7 +256,8 @@ class CoreOps:
             if held:
                 lock = held.pop(op.lock % len(held))
                 self._release(lock.node, lock.receipt.to_dec_params(), op)
-                self.references.released.append(lock)
+                if not op.host:
+                    self.references.released.append(lock)
         elif held:
             self._misuse_receipt(held[op.lock % len(held)], op)
 
@@ -273,7 +274,7 @@ class CoreOps:
             return
         lock = released[op.lock % len(released)]
         self.core.dec_lock_ref(lock.node, lock.receipt.to_dec_params(), op.skip_swa)
-        if not lock.receipt.skipped_lock_components:
+        if FULL not in lock.receipt.skipped_lock_components:
             self.core.inc_full_pin(lock.node)  # Give the lock back to whoever lost it.
 
     def _misuse_receipt(self, lock: HeldLock, op: ops.Unlock) -> None:
@@ -292,7 +293,7 @@ class CoreOps:
         pins = self.references.pins
         if op.force:
             node = self.node(op.node)
-            if node is not None and node not in pins and not self._is_locked(node):
+            if node is not None and not self._would_rob(node):
                 self.core.dec_full_pin(node)
         elif op.release is not None:
             if pins:
@@ -303,9 +304,9 @@ class CoreOps:
                 self.core.inc_full_pin(node)
                 pins.append(node)
 
-    def _is_locked(self, node: NodeId) -> bool:
-        """Whether a forced release would take a lock that somebody holds."""
-        return not self.references.is_live(node) or self.core.protected_size() > 0
+    def _would_rob(self, node: NodeId) -> bool:
+        """Whether a forced release could take a lock that somebody holds."""
+        return self.references.is_live(node) and self.core.protected_size() > 0
 
     # --- Eviction -------------------------------------------------------------------------
 

@@ -21,6 +21,9 @@ from .side import Batch, LocalSide, Settings
 
 BATCH_OPS = 128
 
+BATCH_SECONDS_MAX = 120.0
+"""How long a worker may take for one batch before it counts as hanging."""
+
 Pair = tuple[str, str]
 
 
@@ -80,22 +83,27 @@ class RemoteClient:
         self._decode = msgspec.msgpack.Decoder(Batch).decode
 
     def open(self, config: Config, settings: Settings) -> str | None:
-        answer = self._worker.request("open", msgspec.json.encode((config, settings)))
+        if not self._worker.is_running:
+            self._worker.restart()
+        answer = self._request("open", msgspec.json.encode((config, settings)))
         return msgspec.msgpack.decode(answer, type=str | None)
+
+    def _request(self, kind: str, payload: bytes) -> bytes:
+        return self._worker.request(kind, payload, BATCH_SECONDS_MAX)
 
     def submit(self, batch: Sequence[ops.AnyOp] | None) -> None:
         if batch is None:
-            self._pending = self._pool.submit(self._worker.request, "finish", b"")
+            self._pending = self._pool.submit(self._request, "finish", b"")
         else:
             data = msgspec.json.encode(batch)
-            self._pending = self._pool.submit(self._worker.request, "run", data)
+            self._pending = self._pool.submit(self._request, "run", data)
 
     def collect(self) -> Batch:
         assert self._pending is not None, "collect without submit"
         return self._decode(self._pending.result())
 
     def figures(self) -> dict[str, int]:
-        return msgspec.msgpack.decode(self._worker.request("figures", b""), type=dict[str, int])
+        return msgspec.msgpack.decode(self._request("figures", b""), type=dict[str, int])
 
     def close(self) -> None:
         self._pool.shutdown()

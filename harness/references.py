@@ -48,7 +48,7 @@ class References:
         """Whether the core still knows a handle."""
         try:
             self.core.is_root(node)
-        except UnknownNodeError:
+        except (UnknownNodeError, OverflowError):
             return False
         return True
 

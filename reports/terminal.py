@@ -1,0 +1,132 @@
+"""What a person sees: progress on standard error while a run lasts, its summary afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from ..harness import campaign
+from ..harness.compare import Divergence
+
+VALUE_WIDTH_MAX = 160
+
+
+class ProgressView:
+    """A line that says how far a campaign is; a new kind of divergence gets a line of its own."""
+
+    def __init__(self, console: Console, budget: campaign.Budget) -> None:
+        self._console = console
+        self._budget = budget
+        self._bar = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[figures]}"),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+        )
+        self._task = self._bar.add_task("running", total=1.0, figures="")
+
+    @contextmanager
+    def live(self) -> Iterator[ProgressView]:
+        """Show the line while the block lasts."""
+        with self._bar:
+            yield self
+
+    def __call__(self, event: campaign.Event) -> None:
+        """Take one event of the campaign."""
+        if isinstance(event, campaign.Found):
+            if event.is_new:
+                self._bar.console.print(found_line(event.divergence))
+            return
+        rate = event.op_count / max(event.seconds, 1e-9)
+        figures = f"{event.op_count:,} ops  {rate:,.0f}/s  {event.findings} findings"
+        self._bar.update(self._task, completed=self._share(event), figures=figures)
+
+    def _share(self, event: campaign.Progress) -> float:
+        shares = [0.0]
+        if self._budget.ops:
+            shares.append(event.op_count / self._budget.ops)
+        if self._budget.seconds:
+            shares.append(event.seconds / self._budget.seconds)
+        return min(max(shares), 1.0)
+
+
+def found_line(divergence: Divergence) -> Text:
+    """One line for a new kind of divergence."""
+    text = Text("found ", style="bold red")
+    text.append(f"{' against '.join(divergence.pair)}: ", style="bold")
+    text.append(f"{divergence.kind} at {divergence.op_kind}, {divergence.where}"[:300])
+    return text
+
+
+def print_summary(console: Console, summary: dict[str, Any]) -> None:
+    """The summary of a campaign or a replay."""
+    statistics = summary["statistics"]
+    rate = summary["ops"] / max(summary["seconds"], 1e-9)
+    console.print(
+        f"{summary['ops']:,} ops in {summary['cases']:,} cases, "
+        f"{summary['seconds']:.1f} s ({rate:,.0f} ops/s)"
+        + (", interrupted" if summary["interrupted"] else "")
+    )
+    for pair in summary["pairs"]:
+        found = [one for one in summary["divergences"] if one["pair"] == pair]
+        verdict = f"{len(found)} kinds of divergence" if found else "no divergence"
+        console.print(f"  {' against '.join(pair)}: {verdict}", style="red" if found else "green")
+    _print_cores(console, statistics)
+    _print_reached(console, statistics)
+    for divergence in summary["divergences"]:
+        print_divergence(console, divergence)
+
+
+def _print_cores(console: Console, statistics: dict[str, Any]) -> None:
+    if not statistics["core_seconds"]:
+        return
+    table = Table(
+        "core", "in the core", "whole side", "calls for prompts", box=None, pad_edge=False
+    )
+    requests = f"{statistics['requests']:,} requests, hit rate {statistics['hit_rate']:.1%}"
+    for name, spent in statistics["core_seconds"].items():
+        whole = statistics["side_seconds"][name]
+        table.add_row(name, f"{spent:.2f} s", f"{whole:.2f} s", requests)
+    console.print(table)
+
+
+def _print_reached(console: Console, statistics: dict[str, Any]) -> None:
+    behaviours = statistics["behaviours"]
+    if behaviours:
+        shown = ", ".join(f"{name} {count:,}" for name, count in behaviours.items())
+        console.print(f"reached: {shown}", style="dim", highlight=False)
+    policies = statistics["policies"]
+    console.print(
+        "policies: " + ", ".join(f"{name} {count:,}" for name, count in policies.items()),
+        style="dim",
+        highlight=False,
+    )
+    if statistics["not_reached"]:
+        console.print(f"not reached: {', '.join(statistics['not_reached'])}", style="yellow")
+
+
+def print_divergence(console: Console, divergence: dict[str, Any]) -> None:
+    """One kind of divergence, and the commands that repeat and show it."""
+    console.print()
+    console.print(f"{divergence['signature']}", style="bold red", highlight=False)
+    place = "the final drain" if divergence["op_index"] is None else f"op {divergence['op_index']}"
+    console.print(f"  {divergence['count']} times; first at {place} ({divergence['op']})")
+    console.print(f"  {divergence['where']}", highlight=False)
+    if divergence["left"] is not None or divergence["right"] is not None:
+        for name, value in zip(
+            divergence["pair"], (divergence["left"], divergence["right"]), strict=True
+        ):
+            console.print(f"    {name}: {str(value)[:VALUE_WIDTH_MAX]}", highlight=False)
+    if divergence["file"]:
+        pair = ",".join(divergence["pair"])
+        console.print(f"  repeat: treedrift replay {divergence['file']} --pair {pair}")
+        console.print(f"  look:   treedrift show {divergence['file']} --pair {pair}")

@@ -1,0 +1,5 @@
+"""`python -m treedrift`."""
+
+from .cli import main
+
+main()

@@ -1,0 +1,359 @@
+"""The command line.
+
+It turns arguments into plans, runs them, and turns what comes back into exit codes. Errors of the
+user's world (bad input, a missing core) are one line that says what to do; `main` is the only
+place that ends the process.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+
+from . import running
+from .backends.registry import (
+    BackendError,
+    BackendName,
+    UnavailableBackendError,
+    UnknownBackendError,
+)
+from .backends.sglang.environments import EnvironmentsError, MissingEnvironmentError
+from .harness.campaign import Budget
+from .harness.exit_codes import ExitCode
+from .harness.lockstep import Pair
+from .harness.remote import RemoteError, WorkerFailure
+from .harness.side import HarnessError
+from .harness.trace import TraceError
+from .models.profiles import UnknownProfileError, profile_named
+from .reports.summary import summarize
+from .reports.terminal import ProgressView, print_summary
+
+FINDINGS = "build/findings"
+CHECK_SECONDS = 50.0
+DEFAULT_PAIR = "python,rust"
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Find semantic drift between implementations of SGLang's TreeCore.",
+)
+out = Console(soft_wrap=True)
+err = Console(stderr=True, soft_wrap=True)
+
+
+class Engine(str, Enum):
+    """What makes the ops of a campaign."""
+
+    SWARM = "swarm"
+
+
+class UsageError(Exception):
+    """A bad argument; the message says which one and what to do."""
+
+
+PairOption = Annotated[
+    list[str] | None,
+    typer.Option("--pair", help="Two cores, as in python,rust. Repeatable.", metavar="A,B"),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")]
+SeedOption = Annotated[int, typer.Option(help="Seed of the campaign.")]
+ProfileOption = Annotated[str, typer.Option(help="Profile of configurations and ops.")]
+JobsOption = Annotated[int, typer.Option(min=1, help="Processes to run in.")]
+DeviceOption = Annotated[str, typer.Option(help="Device of the pools, as in cpu or cuda.")]
+
+
+def parse_pairs(texts: list[str] | None) -> tuple[Pair, ...]:
+    """Pairs of core names. Raises `UsageError`, or the registry's error for an unknown core."""
+    pairs = []
+    for text in texts or [DEFAULT_PAIR]:
+        names = [name.strip() for name in text.split(",")]
+        if len(names) != 2 or not all(names) or names[0] == names[1]:
+            raise UsageError(f"--pair {text!r}: name two different cores, as in {DEFAULT_PAIR}")
+        for name in names:
+            BackendName.parse(name)
+        pairs.append((names[0], names[1]))
+    return tuple(pairs)
+
+
+def parse_seconds(text: str | None) -> float | None:
+    """A time such as 90, 90s, 10m or 2h, in seconds. Raises `UsageError`."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
+    if match is None:
+        raise UsageError(f"--time {text!r}: give seconds, or a number with s, m or h, as in 10m")
+    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
+
+
+@app.command()
+def check(
+    pair: PairOption = None,
+    seed: SeedOption = 1,
+    profile: ProfileOption = "full",
+    time: Annotated[str | None, typer.Option(help="How long, as in 50s.")] = None,
+    jobs: JobsOption = 2,
+    json_: JsonOption = False,
+) -> None:
+    """Compare two cores for about a minute: saved traces first, then random ones."""
+    pairs = parse_pairs(pair)
+    seconds = parse_seconds(time) or CHECK_SECONDS
+    code = ExitCode.AGREED
+    folders = [
+        folder for folder in map(Path, ("corpora/seeds", "corpora/regressions")) if folder.is_dir()
+    ]
+    if folders and not json_:
+        from .replaying import replay_files
+
+        replayed = replay_files(folders, pairs, json_=False, quiet=True)
+        code = _verdict(replayed)
+    plan = running.Plan(
+        pairs=pairs,
+        profile=profile,
+        seed=seed,
+        budget=Budget(seconds=seconds),
+        jobs=jobs,
+        folder=FINDINGS,
+    )
+    raise typer.Exit(max(code, _run(plan, json_)))
+
+
+@app.command()
+def fuzz(
+    engine: Annotated[Engine, typer.Option(help="What makes the ops.")] = Engine.SWARM,
+    pair: PairOption = None,
+    seed: SeedOption = 1,
+    profile: ProfileOption = "full",
+    ops: Annotated[int | None, typer.Option(min=1, help="Stop after so many ops.")] = None,
+    time: Annotated[str | None, typer.Option(help="Stop after 90s, 10m, 2h.")] = None,
+    jobs: JobsOption = 1,
+    device: DeviceOption = "cpu",
+    out_folder: Annotated[
+        Path, typer.Option("--out", help="Folder for traces of what is found.")
+    ] = Path(FINDINGS),
+    json_: JsonOption = False,
+) -> None:
+    """Drive random operation sequences through pairs of cores until a budget is spent."""
+    if ops is None and time is None:
+        raise UsageError("give --ops or --time, so that the campaign ends")
+    plan = running.Plan(
+        pairs=parse_pairs(pair),
+        profile=profile,
+        seed=seed,
+        budget=Budget(ops, parse_seconds(time)),
+        jobs=jobs,
+        folder=str(out_folder),
+        device=device,
+    )
+    raise typer.Exit(_run(plan, json_))
+
+
+def _run(plan: running.Plan, json_: bool) -> int:
+    profile_named(plan.profile)
+    err.print(
+        f"seed {plan.seed}, profile {plan.profile}, pairs "
+        + ", ".join(" against ".join(pair) for pair in plan.pairs)
+    )
+    with ProgressView(err, plan.budget).live() as view:
+        outcome = running.run_plan(plan, view)
+    return report(plan.pairs, outcome, json_)
+
+
+def report(pairs: tuple[Pair, ...], outcome: running.Outcome, json_: bool) -> int:
+    """Print what a run gave and return its exit code."""
+    summary = summarize(
+        pairs,
+        outcome.tally,
+        outcome.seconds,
+        outcome.divergences,
+        outcome.occurrences,
+        outcome.interrupted,
+    )
+    if json_:
+        sys.stdout.write(json.dumps(summary, default=str) + "\n")
+    else:
+        print_summary(out, summary)
+    return _verdict(outcome)
+
+
+def _verdict(outcome: running.Outcome) -> int:
+    if outcome.divergences:
+        return ExitCode.DIVERGENCE
+    return ExitCode.INTERRUPTED if outcome.interrupted else ExitCode.AGREED
+
+
+@app.command()
+def replay(
+    paths: Annotated[list[Path], typer.Argument(help="Traces, or folders of traces.")],
+    pair: PairOption = None,
+    device: DeviceOption = "cpu",
+    json_: JsonOption = False,
+) -> None:
+    """Replay saved traces on any pair; without --pair on the pair that each was saved for."""
+    from .replaying import replay_files
+
+    outcome = replay_files(paths, parse_pairs(pair) if pair else None, json_=json_, device=device)
+    raise typer.Exit(_verdict(outcome))
+
+
+@app.command()
+def show(
+    path: Annotated[Path, typer.Argument(help="A trace.")],
+    pair: PairOption = None,
+) -> None:
+    """Print a trace, run it, and show both sides at the op where they part."""
+    from .showing import show_trace
+
+    raise typer.Exit(show_trace(out, path, parse_pairs(pair)[0] if pair else None))
+
+
+@app.command("import")
+def import_log(
+    path: Annotated[Path, typer.Argument(help="A Mooncake request log (JSON lines).")],
+    output: Annotated[Path, typer.Option("--out", "-o", help="The trace to write.")],
+    limit: Annotated[int | None, typer.Option(min=1, help="Take so many requests.")] = None,
+    page_size: Annotated[int, typer.Option(min=1, help="Page size of the tree.")] = 16,
+    capacity: Annotated[int, typer.Option(min=1, help="Device slots.")] = 2**20,
+    concurrency: Annotated[int, typer.Option(min=1, help="Requests that run at a time.")] = 4,
+    chunk: Annotated[int, typer.Option(min=1, help="Prompt tokens prefilled at once.")] = 8192,
+    policy: Annotated[str, typer.Option(help="Eviction policy.")] = "lru",
+    events: Annotated[bool, typer.Option("--events/--no-events", help="Record KV events.")] = False,
+    force: Annotated[bool, typer.Option(help="Overwrite the trace if it is there.")] = False,
+) -> None:
+    """Turn a real request log into a trace that `replay` runs on any pair."""
+    from .harness.importers.mooncake import ImportOptions, import_mooncake
+    from .harness.trace import new_trace, write_trace
+
+    options = ImportOptions(
+        limit=limit,
+        page_size=page_size,
+        capacity=capacity,
+        concurrency=concurrency,
+        chunk=chunk,
+        policy=policy,
+        events=events,
+    )
+    config, trace_ops = import_mooncake(path, options)
+    trace = new_trace(config, list(trace_ops), source=f"mooncake log {path.name}")
+    write_trace(output, trace, overwrite=force)
+    out.print(f"{output}: {len(trace.ops):,} ops; run it with: treedrift replay {output}")
+
+
+@app.command()
+def backends(json_: JsonOption = False) -> None:
+    """List the cores that are known here, and why one can't be used."""
+    from .backends.registry import list_backends
+
+    found = list_backends()
+    if json_:
+        rows = [
+            {
+                "name": one.name,
+                "available": one.is_available,
+                "inspect": one.can_inspect,
+                "why": one.why,
+            }
+            for one in found
+        ]
+        sys.stdout.write(json.dumps({"backends": rows}) + "\n")
+        return
+    for one in found:
+        state = "available" if one.is_available else "missing"
+        extra = ", can be inspected" if one.can_inspect else ""
+        out.print(f"{one.name:28} {state}{extra}: {one.why}", highlight=False)
+
+
+environments_app = typer.Typer(
+    no_args_is_help=True, help="Manage environments of released SGLangs."
+)
+app.add_typer(environments_app, name="env")
+
+
+@environments_app.command("add")
+def env_add(requirement: Annotated[str, typer.Argument(help="As in sglang==0.5.23.")]) -> None:
+    """Install a released SGLang in an environment of its own."""
+    from .backends.sglang import environments
+
+    added = environments.add(requirement, lambda line: err.print(line, highlight=False))
+    out.print(f"sglang {added.release} is ready: --pair python,sglang-python@{added.release}")
+
+
+@environments_app.command("list")
+def env_list() -> None:
+    """List the environments."""
+    from .backends.sglang import environments
+
+    found = environments.environments()
+    for one in found:
+        out.print(
+            f"{one.release}  torch {one.torch}  python {one.python}  {one.interpreter}",
+            highlight=False,
+        )
+    if not found:
+        out.print("no environments; add one with: treedrift env add sglang==0.5.23")
+
+
+@environments_app.command("remove")
+def env_remove(
+    name: Annotated[str, typer.Argument(help="A release or an environment's name.")],
+) -> None:
+    """Remove an environment."""
+    from .backends.sglang import environments
+
+    environments.remove(name)
+    out.print(f"removed {name}")
+
+
+# --- Ending -------------------------------------------------------------------------------
+
+
+@contextmanager
+def _errors_as_exit_codes() -> Iterator[None]:
+    """Turn errors of the user's world into one line and the exit code that belongs to them."""
+    try:
+        yield
+    except (UsageError, TraceError, UnknownBackendError, UnknownProfileError) as error:
+        _fail(ExitCode.USAGE, error)
+    except (UnavailableBackendError, MissingEnvironmentError, EnvironmentsError) as error:
+        _fail(ExitCode.MISSING, error)
+    except BackendError as error:
+        _fail(ExitCode.MISSING, error)
+    except KeyboardInterrupt:
+        _fail(ExitCode.INTERRUPTED, "interrupted")
+    except (HarnessError, RemoteError, WorkerFailure) as error:
+        _fail(ExitCode.HARNESS, f"the harness failed: {error}")
+
+
+def _fail(code: ExitCode, error: object) -> NoReturn:
+    err.print(f"treedrift: {error}", style="red", highlight=False, markup=False)
+    raise SystemExit(int(code))
+
+
+def main(arguments: list[str] | None = None) -> Any:
+    """Run the command and end the process with its exit code."""
+    with _errors_as_exit_codes():
+        try:
+            code = app(args=arguments, standalone_mode=False)
+        except typer.Exit as done:
+            code = done.exit_code
+        except Exception as error:
+            code = _usage_error(error)
+    raise SystemExit(int(code or 0))
+
+
+def _usage_error(error: Exception) -> int:
+    """Errors of the argument parser carry their own message and code; others go on."""
+    shown = getattr(error, "show", None)
+    if shown is None:
+        raise error
+    shown()
+    return ExitCode.USAGE

@@ -1,0 +1,105 @@
+"""Replays saved traces and says for each whether the pair agrees on it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from . import running
+from .harness.campaign import Budget, Case
+from .harness.lockstep import Pair
+from .harness.trace import Trace, TraceError, read_trace
+from .reports.summary import summarize
+from .reports.terminal import ProgressView, print_summary
+
+SMALL_POOL = 4096
+"""Up to so many slots a replay looks at everything after every op; above it at the end alone."""
+
+NEVER = 2**62
+
+out = Console(soft_wrap=True)
+err = Console(stderr=True, soft_wrap=True)
+
+
+def find_traces(paths: Sequence[Path]) -> list[Path]:
+    """The traces that paths name; those of a folder in order of their names."""
+    found = []
+    for path in paths:
+        if path.is_dir():
+            inside = sorted(path.rglob("*.jsonl"))
+            if not inside:
+                raise TraceError(str(path), None, None, "no traces here", "they end in .jsonl")
+            found += inside
+        else:
+            found.append(path)
+    return found
+
+
+def replay_files(
+    paths: Sequence[Path],
+    pairs: tuple[Pair, ...] | None,
+    json_: bool,
+    quiet: bool = False,
+    device: str = "cpu",
+) -> running.Outcome:
+    """Replay traces; prints a verdict per trace (unless all agree and `quiet`) and a summary."""
+    traces = [(path, read_trace(path)) for path in find_traces(paths)]
+    groups: dict[tuple[Pair, ...], list[tuple[Path, Trace]]] = {}
+    for path, trace in traces:
+        chosen = pairs or ((trace.header.pair,) if trace.header.pair else (("python", "rust"),))
+        groups.setdefault(chosen, []).append((path, trace))
+    outcomes = [_replay_group(group, chosen, device) for chosen, group in groups.items()]
+    total = _join(outcomes)
+    every = tuple(dict.fromkeys(pair for chosen in groups for pair in chosen))
+    summary = summarize(
+        every, total.tally, total.seconds, total.divergences, total.occurrences, total.interrupted
+    )
+    if json_:
+        sys.stdout.write(json.dumps(summary, default=str) + "\n")
+    elif quiet and not total.divergences:
+        out.print(f"{len(traces)} saved traces agree")
+    else:
+        print_summary(out, summary)
+    return total
+
+
+def _replay_group(
+    group: list[tuple[Path, Trace]], pairs: tuple[Pair, ...], device: str
+) -> running.Outcome:
+    small = all(trace.header.config.capacity <= SMALL_POOL for _, trace in group)
+    settings = running.settings_for(
+        pairs, device, tree_every=1 if small else NEVER, watch_free_list=small
+    )
+    budget = Budget(ops=sum(len(trace.ops) for _, trace in group))
+    by_case: dict[int, Path] = {}
+
+    def cases() -> Iterator[Case]:
+        for number, (path, trace) in enumerate(group):
+            by_case[number] = path
+            yield Case(trace.header.config, trace.ops, number, str(path))
+
+    with ProgressView(err, budget).live() as view:
+
+        def listen(event: Any) -> None:
+            divergence = getattr(event, "divergence", None)
+            if divergence is not None:
+                divergence.file = str(by_case[event.seed])
+            view(event)
+
+        return running.run_cases(pairs, settings, cases(), Budget(), None, listen)
+
+
+def _join(outcomes: list[running.Outcome]) -> running.Outcome:
+    first = outcomes[0]
+    for other in outcomes[1:]:
+        first.tally.add(other.tally)
+        first.seconds += other.seconds
+        first.divergences += other.divergences
+        first.occurrences += other.occurrences
+        first.interrupted = first.interrupted or other.interrupted
+    return first
