@@ -120,7 +120,10 @@ def _rust() -> Backend:
 def _released(flavour: str) -> Callable[[], Backend]:
     def load() -> Backend:
         from .sglang.adapter import SglangCore
+        from .sglang.construct import plug_in
 
+        # SGLang is imported now, which takes seconds, and not when the first core is built.
+        plug_in(flavour)
         return Backend(f"sglang-{flavour}", lambda params: SglangCore(params, flavour))
 
     return load

@@ -39,11 +39,9 @@ from ..contract import (
     RadixKey,
 )
 from .call import ReleasedCall
-from .construct import build_core
+from .construct import build_core, plug_in
 from .host_tier import HostTierCalls
 from .queries import QueryCalls
-from .release import CORE_CLASSES, Release
-from .values import Values
 
 _Eviction = TypeVar("_Eviction", bound=EvictionResult)
 
@@ -99,14 +97,16 @@ class SglangCore(QueryCalls, HostTierCalls):
 
     def __init__(self, params: CacheInitParams, flavour: str = "rust") -> None:
         """Build an empty tree. Raises the contract's errors, and `ReleaseMismatchError`."""
-        if flavour not in CORE_CLASSES:
-            raise ValueError(f"no released core {flavour!r}; there are {sorted(CORE_CLASSES)}")
-        release = Release()
-        self._values = Values(release)
-        core = build_core(flavour, params, release, self._values)
-        self._call = ReleasedCall(core, release)
+        plug = plug_in(flavour)
+        self._values = plug.values
+        self._call = ReleasedCall(
+            build_core(plug, params),
+            plug.release.type("ComponentType"),
+            plug.methods_lacking,
+            plug.parameters_lacking,
+        )
         self.flavour = flavour
-        self.missing: tuple[str, ...] = tuple(sorted(release.missing))
+        self.missing = plug.missing
         self.device = torch.device(self._call.get("device"))
         self.kv_events = SglangEvents(self)
 

@@ -5,6 +5,7 @@ Hides how the two released cores say that something is wrong (BND-32, BND-33).
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from time import perf_counter_ns
 from typing import Any
 
@@ -20,7 +21,6 @@ from ..contract import (
     UnknownNodeError,
     UnsupportedError,
 )
-from .release import Release, lacking_methods
 
 PANIC = "Rust TreeCore panicked"
 """How the message of a native panic starts (BND-33)."""
@@ -76,14 +76,18 @@ class ReleasedCall:
     `core_ns` accumulates the time spent inside the released core, conversions apart.
     """
 
-    def __init__(self, core: Any, release: Release) -> None:
+    def __init__(
+        self,
+        core: Any,
+        component_type: Any,
+        methods_lacking: Set[str],
+        parameters_lacking: Mapping[str, Set[str]],
+    ) -> None:
         self.core_ns = 0
         self._core = core
-        self._component_type = release.type("ComponentType")
-        self._methods_lacking, self._parameters_lacking = lacking_methods(type(core))
-        release.note_missing("TreeCore", self._methods_lacking)
-        for name, parameters in self._parameters_lacking.items():
-            release.note_missing(f"TreeCore.{name}", parameters)
+        self._component_type = component_type
+        self._methods_lacking = methods_lacking
+        self._parameters_lacking = parameters_lacking
 
     def lacks(self, method: str, parameter: str | None = None) -> bool:
         """Whether the release has no such method, or no such parameter of it."""
@@ -97,8 +101,10 @@ class ReleasedCall:
         Raises the contract's errors; `UnsupportedError` if the release lacks the method or one
         of the optional arguments.
         """
-        if lacking := self._parameters_lacking.get(method, set()) & set(optional):
-            raise UnsupportedError(f"{method} of the installed sglang has no {sorted(lacking)}")
+        if optional:
+            lacking = sorted(name for name in optional if self.lacks(method, name))
+            if lacking:
+                raise UnsupportedError(f"{method} of the installed sglang has no {lacking}")
         if method in self._methods_lacking:
             raise UnsupportedError(f"the installed sglang has no {method}")
         bound = getattr(self._core, method)
