@@ -78,6 +78,11 @@ class Tally(msgspec.Struct):
     core_seconds: dict[str, float] = {}
     side_seconds: dict[str, float] = {}
 
+    @classmethod
+    def empty(cls) -> Tally:
+        """A tally of nothing, with mappings of its own."""
+        return cls(op_kinds={}, policies={}, behaviours={}, core_seconds={}, side_seconds={})
+
     def add(self, other: Tally) -> None:
         """Add another tally to this one."""
         self.op_count += other.op_count
@@ -121,9 +126,7 @@ class Campaign:
         self._settings = settings
         self._folder = folder
         self._listen = listen
-        self.tally = Tally(
-            op_kinds={}, policies={}, behaviours={}, core_seconds={}, side_seconds={}
-        )
+        self.tally = Tally.empty()
         self.kinds: dict[tuple[Pair, str], Divergence] = {}
         self.occurrences: Counter[tuple[Pair, str]] = Counter()
 

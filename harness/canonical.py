@@ -120,12 +120,14 @@ def tensor(values: torch.Tensor) -> Plain:
 
 
 def sequence(names: Names, values: list[Any] | tuple[Any, ...]) -> Plain:
-    """Elements of a list; length and checksum when it is a long one of ints or strings."""
+    """Elements of a list; length and checksum when it is a long one."""
     if len(values) <= INLINE_MAX:
         return [value(names, item) for item in values]
-    if all(type(item) is int for item in values):
-        return ["long", len(values), digest(torch.tensor(values, dtype=torch.int64))]
-    return ["long", len(values), zlib.crc32(repr(values).encode())]
+    plain = [value(names, item) for item in values]
+    return ["long", len(values), zlib.crc32(_ENCODER.encode(plain))]
+
+
+_ENCODER = msgspec.msgpack.Encoder()
 
 
 def _mapping(names: Names, values: dict[Any, Any]) -> Plain:
@@ -197,11 +199,47 @@ def field_encoder(name: str) -> Encoder:
     return value
 
 
-def _struct_encoder(kind: type[msgspec.Struct]) -> Encoder:
-    fields = [(name, field_encoder(name)) for name in kind.__struct_fields__]
+def _struct_encoder(kind: type[msgspec.Struct], inner: Encoder = value) -> Encoder:
+    encoders = [(name, field_encoder(name)) for name in kind.__struct_fields__]
+    fields = [(name, inner if known is value else known) for name, known in encoders]
     label = kind.__name__
 
     def encode(names: Names, item: Any) -> Plain:
         return [label, *[encoder(names, getattr(item, name)) for name, encoder in fields]]
 
     return encode
+
+
+_ARGUMENT_ENCODERS: dict[type, Encoder] = {}
+
+
+def argument(names: Names, item: Any) -> Plain:
+    """An argument as plain data. Of a long sequence only the length is kept.
+
+    What a cache passes is made from ops and from earlier answers, whose contents are compared.
+    """
+    kind = type(item)
+    encoder = _ARGUMENT_ENCODERS.get(kind)
+    if encoder is None:
+        encoder = _ARGUMENT_ENCODERS[kind] = _argument_encoder(kind)
+    return encoder(names, item)
+
+
+def _argument_encoder(kind: type) -> Encoder:
+    if issubclass(kind, msgspec.Struct):
+        return _struct_encoder(kind, argument)
+    if kind is RadixKey:
+        return _short_key
+    if kind is torch.Tensor:
+        return _short_tensor
+    return value
+
+
+def _short_tensor(names: Names, item: torch.Tensor) -> Plain:
+    count = item.numel()
+    return tensor(item) if count <= INLINE_MAX else ["long", count]
+
+
+def _short_key(names: Names, key: RadixKey) -> Plain:
+    count = len(key.token_ids)
+    return _key(names, key) if count <= INLINE_MAX else ["key", key.limit, ["long", count]]

@@ -34,15 +34,7 @@ NODE_FACTS = (
     "prefix_hash_values",
     "rotation_base",
 )
-SIZE_NAMES = (
-    "evictable",
-    "protected",
-    "total",
-    "aux_total",
-    "has_ongoing_insert",
-    "free",
-    "requests",
-)
+SIZE_NAMES = ("evictable", "protected", "has_ongoing_insert", "free", "requests")
 
 
 class Difference(msgspec.Struct):

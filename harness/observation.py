@@ -64,12 +64,9 @@ def decode(data: bytes) -> Observation:
 
 def sizes(core: TreeCore, pools: Pools, requests: int) -> list[int]:
     """Counters of a side after an op, in the order of `compare.SIZE_NAMES`."""
-    full, auxiliary = core.total_size()
     return [
         core.component_evictable_size(FULL),
         core.component_protected_size(FULL),
-        full,
-        auxiliary,
         int(core.has_ongoing_insert()),
         pools.allocator.available_size(),
         requests,
@@ -97,6 +94,7 @@ def tree(
         "paths": paths,
         "nodes": nodes,
         "values": tensor(flat if ordered else flat.sort().values),
+        "total": list(core.total_size()),
         "order": core.dfs_weight_order(live),
         "free": free_list(cache.pools) if whole_pool else None,
         "rows": [tensor(row) for row in _rows(cache)],

@@ -14,16 +14,16 @@ from time import perf_counter_ns
 from typing import Any
 
 from ..backends.contract import CorePoisonedError, TreeCore
+from .behaviours import WATCHED
 from .canonical import (
     HANDLE_FIELDS,
     HANDLE_LIST_FIELDS,
     Encoder,
     Names,
     Plain,
-    field_encoder,
+    argument,
     value,
 )
-from .behaviours import WATCHED
 
 UNRECORDED = frozenset({"__init__", "pretty_print"})
 """What the proxy passes through: the text that is printed is not part of the contract (CHK-22)."""
@@ -110,7 +110,7 @@ def _argument_encoder(name: str) -> Encoder:
         return _asked_list
     if name in ("device_frees", "host_frees", "cache_actions"):
         return lambda names, item: None  # Buffers that the core fills, recorded after the call.
-    return field_encoder(name)
+    return argument
 
 
 class Recorder:

@@ -67,8 +67,8 @@ def found_line(divergence: Divergence) -> Text:
     return text
 
 
-def print_summary(console: Console, summary: dict[str, Any]) -> None:
-    """The summary of a campaign or a replay."""
+def print_summary(console: Console, summary: dict[str, Any], is_campaign: bool = True) -> None:
+    """The summary of a campaign, or of a replay, which is not expected to reach everything."""
     statistics = summary["statistics"]
     rate = summary["ops"] / max(summary["seconds"], 1e-9)
     console.print(
@@ -81,7 +81,8 @@ def print_summary(console: Console, summary: dict[str, Any]) -> None:
         verdict = f"{len(found)} kinds of divergence" if found else "no divergence"
         console.print(f"  {' against '.join(pair)}: {verdict}", style="red" if found else "green")
     _print_cores(console, statistics)
-    _print_reached(console, statistics)
+    if is_campaign:
+        _print_reached(console, statistics)
     for divergence in summary["divergences"]:
         print_divergence(console, divergence)
 

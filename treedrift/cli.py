@@ -47,8 +47,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Find semantic drift between implementations of SGLang's TreeCore.",
 )
-out = Console(soft_wrap=True)
-err = Console(stderr=True, soft_wrap=True)
+out = Console(soft_wrap=True, emoji=False, markup=False)
+err = Console(stderr=True, soft_wrap=True, emoji=False, markup=False)
 
 
 class Engine(str, Enum):

@@ -11,7 +11,8 @@ from typing import Any
 from rich.console import Console
 
 from . import running
-from .harness.campaign import Budget, Case
+from .harness import ops
+from .harness.campaign import Budget, Case, Tally
 from .harness.lockstep import Pair
 from .harness.trace import Trace, TraceError, read_trace
 from .reports.summary import summarize
@@ -22,8 +23,8 @@ SMALL_POOL = 4096
 
 NEVER = 2**62
 
-out = Console(soft_wrap=True)
-err = Console(stderr=True, soft_wrap=True)
+out = Console(soft_wrap=True, emoji=False, markup=False)
+err = Console(stderr=True, soft_wrap=True, emoji=False, markup=False)
 
 
 def find_traces(paths: Sequence[Path]) -> list[Path]:
@@ -52,7 +53,12 @@ def replay_files(
     groups: dict[tuple[Pair, ...], list[tuple[Path, Trace]]] = {}
     for path, trace in traces:
         chosen = pairs or ((trace.header.pair,) if trace.header.pair else (("python", "rust"),))
-        groups.setdefault(chosen, []).append((path, trace))
+        if any(map(ops.is_hostile, trace.ops)):
+            chosen = tuple(pair for pair in chosen if running.allows_hostile([pair]))
+        if chosen:
+            groups.setdefault(chosen, []).append((path, trace))
+        else:
+            err.print(f"{path}: skipped, it breaks the protocol, which only our cores answer alike")
     outcomes = [_replay_group(group, chosen, device) for chosen, group in groups.items()]
     total = _join(outcomes)
     every = tuple(dict.fromkeys(pair for chosen in groups for pair in chosen))
@@ -64,7 +70,7 @@ def replay_files(
     elif quiet and not total.divergences:
         out.print(f"{len(traces)} saved traces agree")
     else:
-        print_summary(out, summary)
+        print_summary(out, summary, is_campaign=False)
     return total
 
 
@@ -95,8 +101,8 @@ def _replay_group(
 
 
 def _join(outcomes: list[running.Outcome]) -> running.Outcome:
-    first = outcomes[0]
-    for other in outcomes[1:]:
+    first = running.Outcome(tally=Tally.empty(), seconds=0.0, divergences=[], occurrences=[])
+    for other in outcomes:
         first.tally.add(other.tally)
         first.seconds += other.seconds
         first.divergences += other.divergences

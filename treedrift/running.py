@@ -121,7 +121,7 @@ class _JobResult(msgspec.Struct):
 
 
 def _outcome(results: list[_JobResult], seconds: float) -> Outcome:
-    total = Tally(op_kinds={}, policies={}, behaviours={}, core_seconds={}, side_seconds={})
+    total = Tally.empty()
     kinds: dict[tuple[Pair, str], list[Any]] = {}
     for result in results:
         total.add(result.tally)

@@ -1,8 +1,8 @@
 """Fingerprints of token prefixes: what a KV slot stands for, as one number.
 
 Position `i` of a sequence gets a 64-bit number that depends on the namespace and on every token
-from 0 to `i`. It is a seed plus a running sum of scrambled tokens, each times the odd multiplier
-of its position, so a longer sequence continues where a shorter one stopped.
+from 0 to `i`. It is a seed plus a running sum of tokens, each times the odd multiplier of its
+position, so a longer sequence continues where a shorter one stopped.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def fingerprints(
         raise ValueError("an offset above 0 and the fingerprint before it belong together")
     ids = tokens if isinstance(tokens, torch.Tensor) else token_tensor(tokens)
     start = namespace_seed(namespace) if before is None else before
-    # Shifted, because zero scrambles to zero and would leave no mark.
-    mixed = _scramble(ids + _TOKEN_START)
+    # Shifted, because a product with zero would leave no mark.
+    mixed = ids + _TOKEN_START
     mixed *= _multipliers(offset + len(ids), ids.device)[offset:]
     return mixed.cumsum_(0).add_(start)
 
