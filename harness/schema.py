@@ -26,6 +26,7 @@ def trace_schema() -> dict[str, Any]:
     (header, op), parts = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
     for part in parts.values():
         part.pop("title", None)
+        part["description"] = part["description"].partition("\n\n")[0].replace("\n", " ")
         _describe_operands(part["properties"])
     properties = parts["Header"]["properties"]
     properties["version"] = {"const": FORMAT_VERSION}

@@ -220,7 +220,7 @@ def _parse_header(line: bytes, name: str, number: int, cut: int) -> Header:
     try:
         header = _HEADER_DECODER.decode(line)
     except msgspec.ValidationError as error:
-        field, problem = _complaint(error)
+        field, problem = complaint(error)
         owner = Config if field.startswith("config.") else Header
         raise TraceError(name, number, field, problem, _advice(field, problem, owner)) from None
     for problem in problems(header.config):
@@ -292,11 +292,11 @@ def _op_error(
         return TraceError(name, number, "op", found, "every op names its kind")
     if kind not in OP_TYPES:
         return TraceError(name, number, "op", f"unknown op {kind!r}", _closest(kind, OP_TYPES))
-    field, problem = _complaint(error)
+    field, problem = complaint(error)
     return TraceError(name, number, field, problem, _advice(field, problem, OP_TYPES[kind]))
 
 
-def _complaint(error: Exception) -> tuple[str, str]:
+def complaint(error: Exception) -> tuple[str, str]:
     """The field and the problem of a decoder's message, in our words."""
     text, _, place = str(error).partition(" - at ")
     path = place.strip("`").removeprefix("$").removeprefix(".")

@@ -30,9 +30,7 @@ BOGUS: tuple[ops.NodeRef, ...] = tuple(
     f"bogus:{number}" for number in (-1, 0, 10**9, 2**63, 2**64 - 1, 2**64, -(2**63))
 )
 
-VALUES: tuple[ops.ValueKind, ...] = ("short", "float", "flat")
-"""Values that must be refused. `none` is not among them: it stands for the tokens (INS-11)."""
-
+VALUES: tuple[ops.ValueKind, ...] = ("none", "short", "float", "flat")
 RECEIPTS: tuple[ops.ReceiptKind, ...] = ("released", "foreign", "stripped")
 LACKING: tuple[ops.ComponentName, ...] = ("swa", "mamba")
 
@@ -166,6 +164,6 @@ HOSTILE_STEPS: dict[str, tuple[float, Callable[[Case], None]]] = {
     "hostile_walks": (1.0, walks),
     "hostile_victims": (2.0, victims),
     "hostile_handles": (1.5, handles),
-    "hostile_misuse": (1.5, misuse),
+    "hostile_misuse": (2.0, misuse),
 }
 """Every hostile step with its usual weight."""

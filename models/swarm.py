@@ -73,7 +73,10 @@ _SHARED = ("evict", "drain_events", "reset", "linker_ack")
 _FILLERS = ("arrive", "turn", "insert")
 """Steps that put something into the tree; a case keeps at least one of them."""
 
-_FACTORS = (0.0, 0.0, 0.3, 1.0, 1.0, 1.0, 3.0)
+_KEPT_SHARES = (0.25, 0.5, 0.8, 0.95)
+"""Shares of all kinds of steps that a case keeps, one drawn per case."""
+
+_FACTORS = (0.3, 1.0, 1.0, 3.0)
 _HOSTILE_SHARE = 0.16
 _LENGTHS = ((20, 3.0), (50, 5.0), (100, 4.0), (200, 2.0), (500, 0.5))
 
@@ -118,8 +121,9 @@ def _draw_steps(chance: Chance, profile: Profile, config: Config, hostile: bool)
     if "core" in profile.levels:
         table.update(CORE_STEPS)
         table.update({name: REQUEST_STEPS[name] for name in _SHARED})
+    share = chance.pick(_KEPT_SHARES)
     weights = {
-        name: profile.weights.get(name, usual) * chance.pick(_FACTORS)
+        name: profile.weights.get(name, usual) * _factor(chance, share)
         for name, (usual, _) in table.items()
     }
     if config.linker:
@@ -138,9 +142,14 @@ def _draw_steps(chance: Chance, profile: Profile, config: Config, hostile: bool)
     return Wheel(steps)
 
 
+def _factor(chance: Chance, share: float) -> float:
+    """Zero for a kind that is left out, else how much more or less of it there is."""
+    return chance.pick(_FACTORS) if chance.flip(share) else 0.0
+
+
 def _hostile_steps(chance: Chance, peaceful: float) -> list[tuple[Step, float]]:
     """Hostile steps whose weights are a fixed share of all."""
-    drawn = [(step, usual * chance.pick(_FACTORS)) for usual, step in HOSTILE_STEPS.values()]
+    drawn = [(step, usual * _factor(chance, 0.6)) for usual, step in HOSTILE_STEPS.values()]
     total = sum(weight for _, weight in drawn)
     if not total:
         return []

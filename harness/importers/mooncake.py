@@ -19,7 +19,7 @@ from .. import ops
 from ..config import Config
 from ..ops import BLOCK_TOKENS, Op
 from ..tokens import INVENTED_BASE, INVENTED_STRIDE
-from ..trace import TraceError, read_error
+from ..trace import TraceError, complaint, read_error
 
 MAX_BLOCKS = INVENTED_BASE // BLOCK_TOKENS
 """Distinct blocks that have tokens below the invented ones."""
@@ -122,10 +122,9 @@ def _read_entry(line: bytes, name: str, number: int, is_last: bool) -> LogEntry:
     try:
         entry = _DECODER.decode(line)
     except msgspec.ValidationError as error:
-        text, _, place = str(error).partition(" - at ")
-        field = place.strip("`").removeprefix("$.") or (text.split("`")[1::2] or [""])[-1]
+        field, problem = complaint(error)
         advice = "a request has input_length, output_length and hash_ids"
-        raise TraceError(name, number, field or None, text, advice) from None
+        raise TraceError(name, number, field or None, problem, advice) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         problem = "the file ends inside this line" if is_last else f"not JSON ({error})"
         advice = "it was cut; delete the line" if is_last else "a log has one JSON object a line"
