@@ -1,0 +1,487 @@
+"""RustTreeCore: the native tree behind the contract's interface (PLUG-1).
+
+It hands arguments over and dresses answers in the contract's classes; every decision, check and
+error of the tree is native. Hides the tuples that cross the boundary.
+"""
+
+# ruff: noqa: D102  (the interface documents the methods)
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from ..contract import (
+    BackupKV,
+    BufferBackupSnapshot,
+    BufferBackupState,
+    CacheAction,
+    CacheInitParams,
+    ComponentType,
+    DecLockRefParams,
+    DecLockRefResult,
+    DecSwaLockOnlyResult,
+    DropSubtreeNoHostResult,
+    EvictDeviceLeafResult,
+    EvictDeviceNextNodeResult,
+    IncLockRefResult,
+    InsertParams,
+    InsertResult,
+    InsertStepResult,
+    InvalidArgumentError,
+    MatchPrefixParams,
+    MatchResult,
+    NodeId,
+    PoolName,
+    PoolTransfer,
+    RadixCacheWalkResult,
+    RadixKey,
+    TreePathNodeInfo,
+    UnsupportedError,
+)
+from .absent import DeviceTierOnly
+from .answers import RustKvEvents, action, split_action
+from .native import default_native
+from .policy import native_policy
+
+_FULL = ComponentType.FULL
+_SWA = ComponentType.SWA
+
+
+class RustTreeCore(DeviceTierOnly):
+    """The Rust core: the FULL component on the device tier.
+
+    `native` is the module to run on, see `default_native`. `keeps_tensors` says whether
+    slot indices stay torch tensors; by default they do unless the device is the CPU.
+    """
+
+    supports_rotation_base = True
+
+    def __init__(
+        self,
+        params: CacheInitParams,
+        *,
+        native: ModuleType | None = None,
+        keeps_tensors: bool | None = None,
+    ) -> None:
+        _check_supported(params)
+        _check_flags(params)
+        policy = native_policy(params)
+        page_size = _page_size(params.page_size)
+        self._device = _device(params.token_to_kv_pool_allocator)
+        if keeps_tensors is None:
+            keeps_tensors = self._device.type != "cpu"
+        names = params.kv_event_lora_names
+        lookup = names.resolve if params.dynamo_kv_event_format else names.get
+        self._page_size = page_size
+        self._is_eagle = bool(params.is_eagle)
+        self._native = (native or default_native()).NativeTreeCore(
+            page_size,
+            self._is_eagle,
+            self._device,
+            not keeps_tensors,
+            policy.name,
+            policy.protected_threshold,
+            policy.tail_budget,
+            lookup if params.enable_kv_cache_events else None,
+            params.dynamo_kv_event_format,
+        )
+        self.kv_events = RustKvEvents(self._native, params.enable_kv_cache_events, page_size)
+        # The value of the insert in flight: its frees are views of it (BND-29).
+        self._insert_value: torch.Tensor | None = None
+
+    # --- Configuration --------------------------------------------------------------------
+
+    @property
+    def native(self) -> Any:
+        """The native core, for the inspector and tests of the boundary."""
+        return self._native
+
+    @property
+    def page_size(self) -> int:  # type: ignore[override]
+        return self._page_size
+
+    @property
+    def is_eagle(self) -> bool:  # type: ignore[override]
+        return self._is_eagle
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        return self._device
+
+    @property
+    def enable_storage(self) -> bool:
+        return self._native.enable_storage  # type: ignore[no-any-return]
+
+    @enable_storage.setter
+    def enable_storage(self, value: bool) -> None:
+        self._native.enable_storage = value
+
+    @property
+    def enable_external_cache_linker(self) -> bool:
+        return self._native.enable_external_cache_linker  # type: ignore[no-any-return]
+
+    @enable_external_cache_linker.setter
+    def enable_external_cache_linker(self, value: bool) -> None:
+        self._native.enable_external_cache_linker = value
+
+    @property
+    def write_through_threshold(self) -> int:
+        return self._native.write_through_threshold  # type: ignore[no-any-return]
+
+    @write_through_threshold.setter
+    def write_through_threshold(self, value: int) -> None:
+        self._native.write_through_threshold = value
+
+    @property
+    def is_write_back(self) -> bool:
+        return self._native.is_write_back  # type: ignore[no-any-return]
+
+    @is_write_back.setter
+    def is_write_back(self, value: bool) -> None:
+        self._native.is_write_back = value
+
+    @property
+    def is_host_memory_buffer_only(self) -> bool:  # type: ignore[override]
+        return self._native.is_host_memory_buffer_only  # type: ignore[no-any-return]
+
+    def set_host_memory_buffer_only(self) -> None:
+        self._native.set_host_memory_buffer_only()
+
+    def reset(self) -> None:
+        self._native.reset()
+        self._insert_value = None
+
+    # --- Match ----------------------------------------------------------------------------
+
+    def match_prefix(self, params: MatchPrefixParams) -> MatchResult:
+        key = params.key
+        length, node, hit, visited, split = self._native.match_prefix(
+            key.token_ids, key.extra_key, key.cache_salt, key.limit
+        )
+        actions: list[CacheAction] = [] if split is None else [split_action(split)]
+        return MatchResult(
+            length, node, node, node, 0, 0, None, 0, None, None, hit, actions, visited
+        )
+
+    def match_full_device_prefix(self, key: RadixKey) -> tuple[int, NodeId, int]:
+        return self._native.match_full_device_prefix(  # type: ignore[no-any-return]
+            key.token_ids, key.extra_key, key.cache_salt, key.limit
+        )
+
+    @property
+    def empty_match_result(self) -> MatchResult:
+        root = self._native.root()
+        return MatchResult(0, root, root, root)
+
+    # --- Insert ---------------------------------------------------------------------------
+
+    def begin_insert(self, params: InsertParams) -> InsertStepResult:
+        key = params.key
+        value = params.value
+        if value is None:
+            value = self._tokens_as_value(key.token_ids)
+        evicted = params.component_evicted_seqlens
+        step = self._native.begin_insert(
+            key.token_ids,
+            key.extra_key,
+            key.cache_salt,
+            key.limit,
+            value,
+            params.prev_prefix_len,
+            [evicted.get(_SWA, 0), *evicted.values()] if evicted else None,
+            params.inserted_len,
+            params.priority,
+            params.session_id,
+            params.track_adopted_ranges,
+            params.rotation_base,
+        )
+        return self._step(step, value)
+
+    def resume_insert(self) -> InsertStepResult:
+        return self._step(self._native.resume_insert(), self._insert_value)
+
+    def has_ongoing_insert(self) -> bool:
+        return self._native.has_ongoing_insert()  # type: ignore[no-any-return]
+
+    def end_insert(self) -> list[CacheAction]:
+        self._native.end_insert()
+        self._insert_value = None
+        return []
+
+    def _tokens_as_value(self, token_ids: Any) -> torch.Tensor:
+        """The token ids themselves, as an insert without a value stores them (INS-11)."""
+        if not isinstance(token_ids, array) or token_ids.typecode != "q" or not token_ids:
+            return torch.empty(0, dtype=torch.int64, device=self._device)
+        return torch.frombuffer(token_ids, dtype=torch.int64).to(self._device, copy=True)
+
+    def _step(self, step: Any, value: torch.Tensor | None) -> InsertStepResult:
+        raw_actions, outcome = step
+        actions = [action(raw, value) for raw in raw_actions] if raw_actions else []
+        if outcome is None:
+            self._insert_value = value
+            return InsertStepResult(actions)
+        self._insert_value = None
+        prefix_len, last_node, is_empty, is_declined, adopted = outcome
+        result = InsertResult(prefix_len, 0, last_node, is_empty, False, is_declined)
+        if adopted is not None:
+            result.adopted_ranges = {_FULL: adopted} if adopted else {}
+        return InsertStepResult(actions, result)
+
+    # --- Locks ----------------------------------------------------------------------------
+
+    def inc_lock_ref(
+        self, node_id: NodeId, skip_lock_components: Sequence[ComponentType] = ()
+    ) -> IncLockRefResult:
+        delta = self._native.inc_lock_ref(node_id, skip_lock_components)
+        return IncLockRefResult(delta, node_id, tuple(skip_lock_components))
+
+    def dec_lock_ref(
+        self, node_id: NodeId, params: DecLockRefParams, skip_swa: bool = False
+    ) -> DecLockRefResult:
+        skipped = params.skipped_lock_components
+        self._native.dec_lock_ref(node_id, params.node_id, skipped, skip_swa)
+        return DecLockRefResult()
+
+    def dec_swa_lock_only(self, node_id: NodeId, params: DecLockRefParams) -> DecSwaLockOnlyResult:
+        self._native.dec_swa_lock_only(node_id, params.node_id)
+        return DecSwaLockOnlyResult()
+
+    def inc_host_lock_ref(self, node_id: NodeId) -> IncLockRefResult:
+        uuid = self._native.inc_host_lock_ref(node_id)
+        receipt = IncLockRefResult(None, node_id)
+        if uuid is not None:
+            receipt.component_host_lock_uuids[_FULL] = uuid
+        return receipt
+
+    def dec_host_lock_ref(self, node_id: NodeId, params: DecLockRefParams) -> DecLockRefResult:
+        self._native.dec_host_lock_ref(
+            node_id,
+            params.node_id,
+            params.skipped_lock_components,
+            params.component_host_lock_uuids,
+        )
+        return DecLockRefResult()
+
+    def inc_full_pin(self, node_id: NodeId) -> None:
+        self._native.inc_full_pin(node_id)
+
+    def dec_full_pin(self, node_id: NodeId) -> None:
+        self._native.dec_full_pin(node_id)
+
+    # --- Device eviction ------------------------------------------------------------------
+
+    def evict_device_start(self, component_type: ComponentType, request_cnt: int) -> None:
+        self._native.evict_device_start(component_type, request_cnt)
+
+    def evict_device_next_node(
+        self, component_type: ComponentType, tracker: dict[ComponentType, int]
+    ) -> EvictDeviceNextNodeResult:
+        evicted = tracker.get(component_type, 0)
+        node = self._native.evict_device_next_node(component_type, evicted)
+        return EvictDeviceNextNodeResult(node_id=node, made_progress=node is not None)
+
+    def evict_device_leaf(self, node_id: NodeId, is_write_back: bool) -> EvictDeviceLeafResult:
+        freed = self._native.evict_device_leaf(node_id, is_write_back)
+        if freed is None:
+            return EvictDeviceLeafResult(backup_kv=BackupKV([node_id]))
+        tokens = freed.shape[0]
+        return EvictDeviceLeafResult(
+            device_frees={_FULL: [freed]}, tracker={_FULL: tokens}, unbacked_tokens=tokens
+        )
+
+    def evict_device_end(self, component_type: ComponentType) -> None:
+        self._native.evict_device_end(component_type)
+
+    def drop_subtree_no_host(self, node_id: NodeId) -> DropSubtreeNoHostResult:
+        freed = self._native.drop_subtree_no_host(node_id)
+        if freed is None:
+            return DropSubtreeNoHostResult()
+        return DropSubtreeNoHostResult(
+            device_frees={_FULL: [freed]}, tracker={_FULL: freed.shape[0]}, is_dropped=True
+        )
+
+    # --- Sizes ----------------------------------------------------------------------------
+
+    def component_evictable_size(self, component_type: ComponentType) -> int:
+        return self._native.component_evictable_size(component_type)  # type: ignore[no-any-return]
+
+    def component_protected_size(self, component_type: ComponentType) -> int:
+        return self._native.component_protected_size(component_type)  # type: ignore[no-any-return]
+
+    def total_size(self) -> tuple[int, int]:
+        return self._native.total_size(), 0
+
+    def adjust_component_size(
+        self, node_id: NodeId, component_type: ComponentType, delta: int
+    ) -> None:
+        self._native.adjust_component_size(node_id, component_type, delta)
+
+    # --- Values, paths and order ----------------------------------------------------------
+
+    def root_node_handle(self, extra_key: str | None = None) -> NodeId:
+        return self._native.root()  # type: ignore[no-any-return]
+
+    def is_root(self, node_id: NodeId) -> bool:
+        return self._native.is_root(node_id)  # type: ignore[no-any-return]
+
+    def is_full_device_evicted(self, node_id: NodeId) -> bool:
+        return self._native.is_full_device_evicted(node_id)  # type: ignore[no-any-return]
+
+    def get_component_device_value(
+        self, node_id: NodeId, component_type: ComponentType
+    ) -> torch.Tensor | None:
+        return self._native.get_component_device_value(  # type: ignore[no-any-return]
+            node_id, component_type
+        )
+
+    def collect_full_device_indices(
+        self, from_node_id: NodeId, until_node_id: NodeId
+    ) -> torch.Tensor:
+        return self._native.collect_full_device_indices(  # type: ignore[no-any-return]
+            from_node_id, until_node_id
+        )
+
+    def collect_path_info(
+        self, end_node_ids: Sequence[NodeId]
+    ) -> tuple[tuple[TreePathNodeInfo, ...], ...]:
+        paths = self._native.collect_path_info(end_node_ids)
+        return tuple(tuple(TreePathNodeInfo(*node) for node in path) for path in paths)
+
+    def dfs_weight_order(self, node_ids: Sequence[NodeId]) -> list[int]:
+        return self._native.dfs_weight_order(node_ids)  # type: ignore[no-any-return]
+
+    def all_values_flatten(self) -> torch.Tensor:
+        return self._native.all_values_flatten()  # type: ignore[no-any-return]
+
+    def walk_for_kv_canary(
+        self, unlocked_only: bool, swa_resident_only: bool
+    ) -> RadixCacheWalkResult:
+        columns = self._native.walk_for_kv_canary(unlocked_only, swa_resident_only)
+        return RadixCacheWalkResult(*(_int64_tensor(column) for column in columns))
+
+    # --- Hashes and buffer mode -----------------------------------------------------------
+
+    def get_last_hash_value(self, node_id: NodeId) -> str | None:
+        return self._native.get_last_hash_value(node_id)  # type: ignore[no-any-return]
+
+    def get_hash_values(self, node_id: NodeId) -> list[str]:
+        return self._native.get_hash_values(node_id)  # type: ignore[no-any-return]
+
+    def get_prefix_hash_values(self, node_id: NodeId) -> list[str]:
+        return self._native.get_prefix_hash_values(node_id)  # type: ignore[no-any-return]
+
+    def backfill_missing_hash_values(self) -> int:
+        return self._native.backfill_missing_hash_values()  # type: ignore[no-any-return]
+
+    def snapshot_buffer_backup(
+        self, node_id: NodeId, pass_prefix_keys: bool
+    ) -> BufferBackupSnapshot | None:
+        fields = self._native.snapshot_buffer_backup(node_id, pass_prefix_keys)
+        if fields is None:
+            return None
+        state, hash_values, token_bytes, extra_key, cache_salt, prefix_keys = fields
+        tokens = array("q", token_bytes)
+        key = RadixKey(tokens, extra_key, self._is_eagle, cache_salt=cache_salt)
+        parent, parent_is_root, parent_last_hash = state
+        return BufferBackupSnapshot(
+            node_id, parent, parent_is_root, parent_last_hash, hash_values, key, prefix_keys
+        )
+
+    def validate_buffer_backup(
+        self, node_id: NodeId, expected_key_length: int
+    ) -> BufferBackupState | None:
+        state = self._native.validate_buffer_backup(node_id, expected_key_length)
+        return None if state is None else BufferBackupState(*state)
+
+    # --- Rotation -------------------------------------------------------------------------
+
+    def rotation_base_of(self, node_id: NodeId) -> int | None:
+        return self._native.rotation_base_of(node_id)  # type: ignore[no-any-return]
+
+    def rotation_phase_of(self, node_id: NodeId) -> int | None:
+        return self._native.rotation_phase_of(node_id)  # type: ignore[no-any-return]
+
+    # --- Host tier and storage ------------------------------------------------------------
+
+    def build_backup_kv_action(self, node_id: NodeId) -> BackupKV:
+        return BackupKV(self._native.build_backup_chain(node_id))
+
+    def prefetch_anchor_info(self, node_id: NodeId) -> tuple[str | None, str | None]:
+        return self._native.prefetch_anchor_info(node_id)  # type: ignore[no-any-return]
+
+    # --- External cache linker ------------------------------------------------------------
+
+    def build_external_linker_offload_transfers(self, node_id: NodeId) -> list[PoolTransfer] | None:
+        plans = self._native.build_offload(node_id)
+        if plans is None:
+            return None
+        return [PoolTransfer(PoolName.KV, None, device, keys) for device, keys in plans]
+
+    def mark_external_linker_offload_pending(self, node_id: NodeId) -> None:
+        self._native.mark_offload_pending(node_id)
+
+    def finish_external_linker_offload(
+        self, node_ids: Sequence[NodeId], ack_id: NodeId, success: bool
+    ) -> None:
+        self._native.finish_offload(node_ids, ack_id, success)
+
+    def mark_external_cache_stored_path(self, from_node_id: NodeId, until_node_id: NodeId) -> None:
+        self._native.mark_stored_path(from_node_id, until_node_id)
+
+    # --- Checking -------------------------------------------------------------------------
+
+    def sanity_check(
+        self,
+        ongoing_write_through: list[tuple[int, NodeId]],
+        ongoing_load_back: list[tuple[int, NodeId]],
+    ) -> None:
+        self._native.sanity_check(ongoing_write_through, ongoing_load_back)
+
+    def pretty_print(self) -> None:
+        print(self._native.tree_text(), end="")
+
+
+def _check_supported(params: CacheInitParams) -> None:
+    if tuple(params.tree_components) != (_FULL,):
+        raise UnsupportedError("the Rust core has the FULL component only")
+    if params.enable_session_radix_cache:
+        raise UnsupportedError("the Rust core has no sessions")
+    if params.component_registry_override:
+        raise UnsupportedError("the Rust core takes no components from outside")
+
+
+def _check_flags(params: CacheInitParams) -> None:
+    for name in ("is_eagle", "enable_kv_cache_events", "dynamo_kv_event_format"):
+        if not isinstance(getattr(params, name), bool):
+            raise TypeError(f"{name} must be a bool")
+
+
+def _page_size(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError("page_size must be an int")
+    if value < 1:
+        raise InvalidArgumentError("page_size must be at least 1")
+    if value >= 2**64:
+        raise OverflowError("page_size does not fit 64 bits")
+    return value
+
+
+def _device(allocator: Any) -> torch.device:
+    """The allocator's device with its index; the CPU without an allocator (KEY-50)."""
+    device = torch.device(allocator.device) if allocator else torch.device("cpu")
+    if device.type == "cuda" and device.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
+    if device.type not in ("cpu", "cuda") or (device.type == "cpu" and device.index is not None):
+        raise InvalidArgumentError(f"the Rust core does not run on device {device}")
+    return device
+
+
+def _int64_tensor(data: bytes) -> torch.Tensor:
+    if not data:
+        return torch.empty(0, dtype=torch.int64)
+    return torch.frombuffer(bytearray(data), dtype=torch.int64)

@@ -1,0 +1,498 @@
+//! The rest of the native core: locks, eviction, sizes, paths, hashes, the linker's tree side.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyTuple};
+use tree_core::{ComponentType, LeafEviction, LockReceipt, NodeId, to_hex};
+
+use crate::arguments::{Component, Handle};
+use crate::core::{AnyValue, NativeTreeCore, flag, private_copy, with_tree};
+use crate::results::{buffer_state, hex_list};
+
+/// `(node, parent, start, end, full_value_len | None, child_count)`.
+type PathTuple = (u64, u64, usize, usize, Option<usize>, usize);
+
+/// `(device tensor, keys)`.
+type OffloadTuple<'py> = (Bound<'py, PyAny>, Vec<String>);
+
+fn ids(handles: Vec<Handle>) -> Vec<NodeId> {
+    handles.into_iter().map(|handle| handle.0).collect()
+}
+
+/// A receipt from the fields of `DecLockRefParams`.
+fn receipt(
+    node_id: Option<Handle>,
+    skipped: Vec<Component>,
+    host_uuids: Option<&Bound<'_, PyDict>>,
+) -> PyResult<LockReceipt> {
+    let entry = match host_uuids {
+        Some(uuids) => uuids.get_item(ComponentType::Full as u8)?,
+        None => None,
+    };
+    Ok(LockReceipt {
+        node: node_id.map(|handle| handle.0),
+        skipped: skipped.into_iter().map(|component| component.0).collect(),
+        full_host_lock: entry.map(|entry| entry.extract()).transpose()?,
+    })
+}
+
+#[pymethods]
+impl NativeTreeCore {
+    /// Tokens that became protected, None if FULL was skipped.
+    fn inc_lock_ref(
+        &self,
+        py: Python<'_>,
+        node_id: Handle,
+        skipped: Vec<Component>,
+    ) -> PyResult<Option<u64>> {
+        let skipped: Vec<_> = skipped.into_iter().map(|component| component.0).collect();
+        self.attempt(
+            py,
+            |any| with_tree!(any, tree => tree.inc_lock_ref(node_id.0, &skipped)),
+        )
+    }
+
+    fn dec_lock_ref(
+        &self,
+        py: Python<'_>,
+        node_id: Handle,
+        receipt_node: Option<Handle>,
+        skipped: Vec<Component>,
+        skip_swa: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        // Without a window component the flag says nothing (LOCK-9), but it must be one.
+        flag(skip_swa)?;
+        let receipt = receipt(receipt_node, skipped, None)?;
+        self.attempt(
+            py,
+            |any| with_tree!(any, tree => tree.dec_lock_ref(node_id.0, &receipt)),
+        )
+    }
+
+    fn dec_swa_lock_only(
+        &self,
+        py: Python<'_>,
+        node_id: Handle,
+        receipt_node: Option<Handle>,
+    ) -> PyResult<()> {
+        let receipt = receipt(receipt_node, Vec::new(), None)?;
+        self.attempt(
+            py,
+            |any| with_tree!(any, tree => tree.dec_swa_lock_only(node_id.0, &receipt)),
+        )
+    }
+
+    fn inc_full_pin(&self, py: Python<'_>, node_id: Handle) -> PyResult<()> {
+        self.attempt(
+            py,
+            |any| with_tree!(any, tree => tree.inc_full_pin(node_id.0)),
+        )
+    }
+
+    fn dec_full_pin(&self, py: Python<'_>, node_id: Handle) -> PyResult<()> {
+        self.attempt(
+            py,
+            |any| with_tree!(any, tree => tree.dec_full_pin(node_id.0)),
+        )
+    }
+
+    /// FULL's mark, None if nothing was pinned.
+    fn inc_host_lock_ref(&self, py: Python<'_>, node_id: Handle) -> PyResult<Option<i64>> {
+        let entry = self.attempt(
+            py,
+            |any| with_tree!(any, tree => tree.inc_host_lock_ref(node_id.0)),
+        )?;
+        Ok(entry.flatten())
+    }
+
+    fn dec_host_lock_ref(
+        &self,
+        py: Python<'_>,
+        node_id: Handle,
+        receipt_node: Option<Handle>,
+        skipped: Vec<Component>,
+        host_uuids: &Bound<'_, PyDict>,
+    ) -> PyResult<()> {
+        let receipt = receipt(receipt_node, skipped, Some(host_uuids))?;
+        self.attempt(
+            py,
+            |any| with_tree!(any, tree => tree.dec_host_lock_ref(node_id.0, &receipt)),
+        )
+    }
+
+    fn evict_device_start(
+        &self,
+        py: Python<'_>,
+        component: Component,
+        request: u64,
+    ) -> PyResult<()> {
+        self.attempt(
+            py,
+            |any| with_tree!(any, tree => tree.evict_device_start(component.0, request)),
+        )
+    }
+
+    fn evict_device_next_node(
+        &self,
+        py: Python<'_>,
+        component: Component,
+        evicted: u64,
+    ) -> PyResult<Option<u64>> {
+        self.attempt(
+            py,
+            |any| with_tree!(any, tree => tree.evict_device_next_node(component.0, evicted)),
+        )
+    }
+
+    fn evict_device_end(&self, py: Python<'_>, component: Component) -> PyResult<()> {
+        self.attempt(
+            py,
+            |any| with_tree!(any, tree => tree.evict_device_end(component.0)),
+        )
+    }
+
+    /// The freed slots, None if the leaf needs a backup first.
+    fn evict_device_leaf<'py>(
+        &self,
+        py: Python<'py>,
+        node_id: Handle,
+        is_write_back: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let is_write_back = flag(is_write_back)?;
+        self.refresh_lora_name(py, node_id.0)?;
+        let freed: Option<AnyValue> = self.attempt(py, |any| {
+            with_tree!(any, tree => {
+                tree.evict_device_leaf(node_id.0, is_write_back).map(|answer| match answer {
+                    LeafEviction::NeedsBackup(_) => None,
+                    LeafEviction::Deleted(value) => Some(value.into()),
+                })
+            })
+        })?;
+        freed.map(|value| self.tensor(py, value)).transpose()
+    }
+
+    /// The freed slots, None if a lock forbids it.
+    fn drop_subtree_no_host<'py>(
+        &self,
+        py: Python<'py>,
+        node_id: Handle,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.refresh_lora_name(py, node_id.0)?;
+        let freed: Option<AnyValue> = self.attempt(py, |any| {
+            with_tree!(any, tree => {
+                tree.drop_subtree_no_host(node_id.0).map(|value| value.map(Into::into))
+            })
+        })?;
+        freed.map(|value| self.tensor(py, value)).transpose()
+    }
+
+    fn component_evictable_size(&self, py: Python<'_>, component: Component) -> PyResult<i128> {
+        self.with(
+            py,
+            |any| with_tree!(any, tree => tree.evictable_size(component.0)),
+        )
+    }
+
+    fn component_protected_size(&self, py: Python<'_>, component: Component) -> PyResult<i128> {
+        self.with(
+            py,
+            |any| with_tree!(any, tree => tree.protected_size(component.0)),
+        )
+    }
+
+    fn total_size(&self, py: Python<'_>) -> PyResult<usize> {
+        self.with(py, |any| with_tree!(any, tree => tree.total_size()))
+    }
+
+    fn adjust_component_size(
+        &self,
+        py: Python<'_>,
+        node_id: Handle,
+        component: Component,
+        delta: i64,
+    ) -> PyResult<()> {
+        self.attempt(py, |any| {
+            with_tree!(any, tree => tree.adjust_component_size(node_id.0, component.0, delta))
+        })
+    }
+
+    fn is_root(&self, py: Python<'_>, node_id: Handle) -> PyResult<bool> {
+        self.attempt(py, |any| with_tree!(any, tree => tree.is_root(node_id.0)))
+    }
+
+    fn is_full_device_evicted(&self, py: Python<'_>, node_id: Handle) -> PyResult<bool> {
+        self.attempt(
+            py,
+            |any| with_tree!(any, tree => tree.is_full_device_evicted(node_id.0)),
+        )
+    }
+
+    /// A private copy, None on the root.
+    fn get_component_device_value<'py>(
+        &self,
+        py: Python<'py>,
+        node_id: Handle,
+        component: Component,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let value: Option<AnyValue> = self.attempt(py, |any| {
+            with_tree!(any, tree => {
+                let value = tree.device_value(node_id.0, component.0)?;
+                Ok(value.as_ref().map(private_copy))
+            })
+        })?;
+        value.map(|value| self.tensor(py, value)).transpose()
+    }
+
+    fn collect_full_device_indices<'py>(
+        &self,
+        py: Python<'py>,
+        from_node_id: Handle,
+        until_node_id: Handle,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let value: AnyValue = self.attempt(py, |any| {
+            with_tree!(any, tree => {
+                tree.collect_full_device_indices(from_node_id.0, until_node_id.0).map(Into::into)
+            })
+        })?;
+        self.tensor(py, value)
+    }
+
+    fn collect_path_info(
+        &self,
+        py: Python<'_>,
+        node_ids: Vec<Handle>,
+    ) -> PyResult<Vec<Vec<PathTuple>>> {
+        let node_ids = ids(node_ids);
+        let paths = self.attempt(
+            py,
+            |any| with_tree!(any, tree => tree.collect_path_info(&node_ids)),
+        )?;
+        let row = |node: &tree_core::PathNode| {
+            let (start, end) = (node.start, node.end);
+            (
+                node.node,
+                node.parent,
+                start,
+                end,
+                node.full_value_len,
+                node.child_count,
+            )
+        };
+        Ok(paths
+            .iter()
+            .map(|path| path.iter().map(row).collect())
+            .collect())
+    }
+
+    fn dfs_weight_order(&self, py: Python<'_>, node_ids: Vec<Handle>) -> PyResult<Vec<usize>> {
+        let node_ids = ids(node_ids);
+        self.attempt(
+            py,
+            |any| with_tree!(any, tree => tree.dfs_weight_order(&node_ids)),
+        )
+    }
+
+    fn all_values_flatten<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let value: AnyValue = self.with(
+            py,
+            |any| with_tree!(any, tree => tree.all_values_flatten().into()),
+        )?;
+        self.tensor(py, value)
+    }
+
+    /// `(slots, positions, previous)` as native-endian int64 bytes.
+    fn walk_for_kv_canary<'py>(
+        &self,
+        py: Python<'py>,
+        unlocked_only: &Bound<'py, PyAny>,
+        swa_resident_only: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let unlocked_only = flag(unlocked_only)?;
+        flag(swa_resident_only)?;
+        let rows = self.with(
+            py,
+            |any| with_tree!(any, tree => tree.walk_for_kv_canary(unlocked_only)),
+        )?;
+        let columns = [rows.slots, rows.positions, rows.previous];
+        PyTuple::new(py, columns.map(|column| int64_bytes(py, &column)))
+    }
+
+    fn get_last_hash_value(&self, py: Python<'_>, node_id: Handle) -> PyResult<Option<String>> {
+        self.attempt(py, |any| {
+            with_tree!(any, tree => {
+                let list = tree.hash_values(node_id.0)?;
+                Ok(list.and_then(<[_]>::last).map(to_hex))
+            })
+        })
+    }
+
+    fn get_hash_values(&self, py: Python<'_>, node_id: Handle) -> PyResult<Vec<String>> {
+        self.attempt(py, |any| {
+            with_tree!(any, tree => Ok(hex_list(tree.hash_values(node_id.0)?.unwrap_or(&[]))))
+        })
+    }
+
+    fn get_prefix_hash_values(&self, py: Python<'_>, node_id: Handle) -> PyResult<Vec<String>> {
+        self.attempt(py, |any| {
+            with_tree!(any, tree => tree.prefix_hash_values(node_id.0).map(|list| hex_list(&list)))
+        })
+    }
+
+    fn backfill_missing_hash_values(&self, py: Python<'_>) -> PyResult<usize> {
+        self.attempt(
+            py,
+            |any| with_tree!(any, tree => tree.backfill_missing_hash_values()),
+        )
+    }
+
+    /// `(state, hashes, token bytes, extra_key, cache_salt, prefix | None)`, or None.
+    fn snapshot_buffer_backup<'py>(
+        &self,
+        py: Python<'py>,
+        node_id: Handle,
+        with_prefix: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let with_prefix = flag(with_prefix)?;
+        let snapshot = self.with(py, |any| {
+            with_tree!(any, tree => {
+                tree.snapshot_buffer_backup(node_id.0, with_prefix).map(|snapshot| (
+                    buffer_state(&snapshot.state),
+                    hex_list(snapshot.hashes),
+                    int64_bytes(py, snapshot.tokens),
+                    snapshot.extra_key.map(String::from),
+                    snapshot.cache_salt.map(String::from),
+                    snapshot.prefix.as_deref().map(hex_list),
+                ))
+            })
+        })?;
+        snapshot.map(|fields| fields.into_pyobject(py)).transpose()
+    }
+
+    /// `(parent, parent_is_root, parent_last_hash | None)`, or None.
+    fn validate_buffer_backup(
+        &self,
+        py: Python<'_>,
+        node_id: Handle,
+        expected_key_length: u64,
+    ) -> PyResult<Option<(u64, bool, Option<String>)>> {
+        self.with(py, |any| {
+            with_tree!(any, tree => {
+                let state = tree.validate_buffer_backup(node_id.0, expected_key_length);
+                state.as_ref().map(buffer_state)
+            })
+        })
+    }
+
+    /// `(extra_key, cache_salt)`.
+    fn prefetch_anchor_info(
+        &self,
+        py: Python<'_>,
+        node_id: Handle,
+    ) -> PyResult<(Option<String>, Option<String>)> {
+        self.attempt(py, |any| {
+            with_tree!(any, tree => {
+                let (extra_key, cache_salt) = tree.namespace_of(node_id.0)?;
+                Ok((extra_key.map(String::from), cache_salt.map(String::from)))
+            })
+        })
+    }
+
+    fn build_backup_chain(&self, py: Python<'_>, node_id: Handle) -> PyResult<Vec<u64>> {
+        self.attempt(
+            py,
+            |any| with_tree!(any, tree => tree.build_backup_chain(node_id.0)),
+        )
+    }
+
+    /// A list of `(device tensor, keys)`, or None.
+    fn build_offload<'py>(
+        &self,
+        py: Python<'py>,
+        node_id: Handle,
+    ) -> PyResult<Option<Vec<OffloadTuple<'py>>>> {
+        let plans: Option<Vec<(AnyValue, Vec<String>)>> = self.attempt(py, |any| {
+            with_tree!(any, tree => {
+                let plans = tree.build_offload(node_id.0)?;
+                Ok(plans.map(|plans| {
+                    let plan = |plan: &tree_core::OffloadPlan<'_, _>| {
+                        (private_copy(plan.device), hex_list(plan.keys))
+                    };
+                    plans.iter().map(plan).collect()
+                }))
+            })
+        })?;
+        let Some(plans) = plans else { return Ok(None) };
+        let convert = |(value, keys)| Ok((self.tensor(py, value)?, keys));
+        plans
+            .into_iter()
+            .map(convert)
+            .collect::<PyResult<_>>()
+            .map(Some)
+    }
+
+    fn mark_offload_pending(&self, py: Python<'_>, node_id: Handle) -> PyResult<()> {
+        self.attempt(
+            py,
+            |any| with_tree!(any, tree => tree.mark_offload_pending(node_id.0)),
+        )
+    }
+
+    fn finish_offload(
+        &self,
+        py: Python<'_>,
+        node_ids: Vec<Handle>,
+        ack_id: Handle,
+        success: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let (node_ids, success) = (ids(node_ids), flag(success)?);
+        self.attempt(
+            py,
+            |any| with_tree!(any, tree => tree.finish_offload(&node_ids, ack_id.0, success)),
+        )
+    }
+
+    fn mark_stored_path(
+        &self,
+        py: Python<'_>,
+        from_node_id: Handle,
+        until_node_id: Handle,
+    ) -> PyResult<()> {
+        self.attempt(
+            py,
+            |any| with_tree!(any, tree => tree.mark_stored_path(from_node_id.0, until_node_id.0)),
+        )
+    }
+
+    fn sanity_check(
+        &self,
+        py: Python<'_>,
+        ongoing_write_through: Vec<(i64, Handle)>,
+        ongoing_load_back: Vec<(i64, Handle)>,
+    ) -> PyResult<()> {
+        let plain = |pairs: Vec<(i64, Handle)>| -> Vec<_> {
+            pairs
+                .into_iter()
+                .map(|(operation, node)| (operation, node.0))
+                .collect()
+        };
+        let (writes, loads) = (plain(ongoing_write_through), plain(ongoing_load_back));
+        self.attempt(
+            py,
+            |any| with_tree!(any, tree => tree.sanity_check(&writes, &loads)),
+        )
+    }
+
+    fn tree_text(&self, py: Python<'_>) -> PyResult<String> {
+        self.with(py, |any| with_tree!(any, tree => tree.pretty_print()))
+    }
+
+    /// Raises what a missing node or component would, for methods that do no more yet.
+    fn check_node(&self, py: Python<'_>, node_id: Handle) -> PyResult<()> {
+        self.is_root(py, node_id).map(drop)
+    }
+}
+
+fn int64_bytes<'py>(py: Python<'py>, column: &[i64]) -> Bound<'py, PyBytes> {
+    // SAFETY: any initialised memory may be read as bytes, and `i64` has no padding.
+    let bytes = unsafe { std::slice::from_raw_parts(column.as_ptr().cast(), size_of_val(column)) };
+    PyBytes::new(py, bytes)
+}

@@ -1,0 +1,182 @@
+//! Evicting device leaves (EVD-1 to EVD-35).
+//!
+//! A walk ranks the leaves once, when it opens, and then offers them one by one. Without a host
+//! tier a leaf is deleted, never demoted, and has no descendant on the host.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use crate::NodeId;
+use crate::component::{ComponentType, FULL};
+use crate::error::{Result, contract};
+use crate::indices::Indices;
+use crate::nodes::Slot;
+use crate::policy::Rank;
+use crate::tree::Tree;
+
+/// The last leaf that a walk offered (EVD-12).
+enum Offered {
+    /// Still in the tree when last looked at.
+    Leaf(NodeId),
+    /// Deleted since; its parent was this node.
+    ChildOf(NodeId),
+}
+
+/// An open walk over FULL's device leaves.
+pub(crate) struct Walk {
+    request: u64,
+    heap: BinaryHeap<Reverse<(Rank, NodeId)>>,
+    offered: Option<Offered>,
+}
+
+/// Answer to the eviction of a leaf.
+#[derive(Debug)]
+pub enum LeafEviction<V> {
+    /// Write-back: back this node up first; nothing was changed (EVD-20).
+    NeedsBackup(NodeId),
+    /// The leaf is gone and these are its slots; none of them has a copy elsewhere (EVD-21).
+    Deleted(V),
+}
+
+impl<V: Indices> Tree<V> {
+    /// Opens a walk that ends once `request` tokens are evicted (EVD-1, EVD-11).
+    pub fn evict_device_start(&mut self, component: ComponentType, request: u64) -> Result<()> {
+        self.check_component(component)?;
+        if self.walk.is_some() {
+            return contract("a FULL eviction walk is open already");
+        }
+        let ranked: Vec<_> = self
+            .device_leaves
+            .members()
+            .iter()
+            .map(|&slot| self.ranked(slot))
+            .collect();
+        self.walk = Some(Walk {
+            request,
+            heap: BinaryHeap::from(ranked),
+            offered: None,
+        });
+        Ok(())
+    }
+
+    fn ranked(&self, slot: Slot) -> Reverse<(Rank, NodeId)> {
+        let node = &self.nodes[slot];
+        Reverse((self.policy.rank(&node.rank), node.id))
+    }
+
+    /// The next leaf to evict, given the tokens evicted so far (EVD-12 to EVD-16).
+    pub fn evict_device_next_node(
+        &mut self,
+        component: ComponentType,
+        evicted: u64,
+    ) -> Result<Option<NodeId>> {
+        self.check_component(component)?;
+        let Some(mut walk) = self.walk.take() else {
+            return contract("no FULL eviction walk is open");
+        };
+        self.admit_parent(&mut walk);
+        let mut found = None;
+        while evicted < walk.request && found.is_none() {
+            let Some(Reverse((_, id))) = walk.heap.pop() else {
+                break;
+            };
+            // Handles are never reused, so a stale entry cannot name another node.
+            found = self
+                .nodes
+                .find(id)
+                .filter(|&slot| self.is_device_leaf(slot))
+                .map(|_| id);
+        }
+        walk.offered = found.map(Offered::Leaf);
+        self.walk = Some(walk);
+        Ok(found)
+    }
+
+    /// EVD-12: the parent of the leaf offered last joins the walk if it is a leaf by now.
+    fn admit_parent(&self, walk: &mut Walk) {
+        let parent = match walk.offered.take() {
+            Some(Offered::Leaf(id)) => self.nodes.find(id).map(|slot| self.nodes[slot].parent),
+            Some(Offered::ChildOf(id)) => self.nodes.find(id),
+            None => None,
+        };
+        if let Some(parent) = parent.filter(|&slot| self.is_device_leaf(slot)) {
+            walk.heap.push(self.ranked(parent));
+        }
+    }
+
+    /// Closes the walk (EVD-3).
+    pub fn evict_device_end(&mut self, component: ComponentType) -> Result<()> {
+        self.check_component(component)?;
+        match self.walk.take() {
+            Some(_) => Ok(()),
+            None => contract("no FULL eviction walk is open"),
+        }
+    }
+
+    /// Whether a walk is open.
+    pub fn has_open_walk(&self) -> bool {
+        self.walk.is_some()
+    }
+
+    /// Evicts a device leaf, or asks for its backup first (EVD-17). The caller's idea of the
+    /// write mode must be the tree's.
+    pub fn evict_device_leaf(
+        &mut self,
+        id: NodeId,
+        is_write_back: bool,
+    ) -> Result<LeafEviction<V>> {
+        let slot = self.nodes.resolve(id)?;
+        if is_write_back != self.settings.is_write_back {
+            return contract("is_write_back differs from the tree's own setting");
+        }
+        self.check_device_leaf(slot)?;
+        if is_write_back {
+            return Ok(LeafEviction::NeedsBackup(id));
+        }
+        Ok(LeafEviction::Deleted(self.delete_leaf(slot)))
+    }
+
+    /// Deletes an unbacked device leaf and returns its slots; `None` if a lock forbids it (EVD-33).
+    pub fn drop_subtree_no_host(&mut self, id: NodeId) -> Result<Option<V>> {
+        let slot = self.nodes.resolve(id)?;
+        self.check_device_leaf(slot)?;
+        let node = &self.nodes[slot];
+        if node.write_through_pending.is_some() {
+            return contract(format!("node {id} has a backup in flight"));
+        }
+        if node.is_locked() {
+            return Ok(None);
+        }
+        Ok(Some(self.delete_leaf(slot)))
+    }
+
+    fn check_device_leaf(&self, slot: Slot) -> Result<()> {
+        if self.is_device_leaf(slot) {
+            return Ok(());
+        }
+        contract(format!("node {} is no device leaf", self.nodes[slot].id))
+    }
+
+    /// EVD-21. A tombstone above would have to be evicted, which no node is without a host
+    /// tier, so the cleanup of EVD-36 ends at the refreshed parent.
+    fn delete_leaf(&mut self, slot: Slot) -> V {
+        self.record_removed(slot);
+        let components = Arc::clone(&self.components);
+        let value = components[FULL]
+            .evict_device(self, slot)
+            .expect("a device leaf has a FULL value");
+        self.device_leaves.set(&mut self.nodes, slot, false);
+        let node = &self.nodes[slot];
+        let (id, parent, namespace) = (node.id, node.parent, node.namespace);
+        if let Some(walk) = &mut self.walk
+            && matches!(walk.offered, Some(Offered::Leaf(offered)) if offered == id)
+        {
+            walk.offered = Some(Offered::ChildOf(self.nodes[parent].id));
+        }
+        self.nodes.remove(slot);
+        self.namespaces.release(namespace);
+        self.refresh_leaf(parent);
+        value
+    }
+}

@@ -1,0 +1,60 @@
+//! A prefix tree over token sequences that owns the KV slots of a language model server.
+//!
+//! The tree decides what is cached, what a request may reuse and what goes first; the cache
+//! around it moves data and frees slots. It knows neither Python nor tensors: slot indices are an
+//! [`Indices`] type of the caller's choice. Identifiers such as `INS-31` name the rules of the
+//! contract that a piece of code follows.
+//!
+//! ```
+//! use tree_core::{HostIndices, InsertRequest, Key, Tree, TreeConfig};
+//!
+//! let mut tree: Tree<HostIndices> = Tree::new(TreeConfig::default());
+//! let step = tree.begin_insert(&InsertRequest::new(Key::plain(&[1, 2, 3]), &[10, 11, 12])).unwrap();
+//! assert!(step.outcome.is_some());
+//! assert_eq!(tree.match_prefix(Key::plain(&[1, 2, 9])).device_prefix_len, 2);
+//! ```
+
+mod backup;
+mod check;
+mod component;
+mod error;
+mod events;
+mod evict;
+mod full;
+mod hash;
+mod hashes;
+mod indices;
+mod insert;
+#[cfg(feature = "inspection")]
+mod inspection;
+mod key;
+mod leaves;
+mod locks;
+mod matching;
+mod nodes;
+mod paths;
+mod policy;
+mod sizes;
+mod span;
+mod tree;
+
+pub use backup::{BufferSnapshot, BufferState, OffloadPlan};
+pub use component::{ComponentType, HostLockEntry};
+pub use error::{Result, TreeError};
+pub use events::{Event, EventFormat, StoredEvent};
+pub use evict::LeafEviction;
+pub use hash::{Digest, PageLayout, page_digests, storage_namespace_seed, to_hex};
+pub use indices::{HostIndices, Indices};
+pub use insert::{Action, InsertOutcome, InsertRequest, InsertStep, SplitUpdate};
+#[cfg(feature = "inspection")]
+pub use inspection::{NodeView, TreeView};
+pub use key::Key;
+pub use locks::LockReceipt;
+pub use matching::{FullMatch, MatchOutcome};
+pub use paths::{CanaryRows, PathNode};
+pub use policy::{Policy, Rank, RankInputs, TailBudget};
+pub use span::Span;
+pub use tree::{Settings, Tree, TreeConfig};
+
+/// Handle of a node. Handles of one tree only ever grow and are never reused (NODE-4).
+pub type NodeId = u64;
