@@ -28,7 +28,7 @@ PANIC = "Rust TreeCore panicked"
 _INSERT_STEPS = {"begin_insert", "resume_insert", "end_insert"}
 
 
-def translated(error: Exception, method: str, component_type: Any) -> Exception:
+def translated(error: BaseException, method: str, component_type: Any) -> BaseException:
     """The contract's error for what a released core raised in `method`; else the same error.
 
     `component_type` is the release's enumeration: the Python core raises `KeyError(component)`
@@ -37,6 +37,9 @@ def translated(error: Exception, method: str, component_type: Any) -> Exception:
     message = str(error)
     if isinstance(error, TreeCoreError):
         return error
+    if type(error).__name__ == "PanicException":
+        # Older releases let the native panic out as it is, which no `except Exception` catches.
+        return CorePoisonedError(message)
     if isinstance(error, KeyError):
         if error.args and isinstance(error.args[0], component_type):
             return ContractError(f"{method}: this tree has no component {error.args[0]!r}")
@@ -111,7 +114,7 @@ class ReleasedCall:
         start = perf_counter_ns()
         try:
             return bound(*args, **optional)
-        except Exception as error:
+        except BaseException as error:
             known = translated(error, method, self._component_type)
             if known is error:
                 raise
@@ -126,7 +129,7 @@ class ReleasedCall:
             if hasattr(TreeCore, attribute) and not hasattr(type(self._core), attribute):
                 return getattr(self._core, attribute, getattr(TreeCore, attribute))
             return getattr(self._core, attribute)
-        except Exception as error:
+        except BaseException as error:
             known = translated(error, attribute, self._component_type)
             if known is error:
                 raise
@@ -139,7 +142,7 @@ class ReleasedCall:
         start = perf_counter_ns()
         try:
             setattr(self._core, attribute, value)
-        except Exception as error:
+        except BaseException as error:
             known = translated(error, attribute, self._component_type)
             if known is error:
                 raise

@@ -67,7 +67,7 @@ def build_core(plug: Plug, params: CacheInitParams) -> Any:
         if plug.flavour == "rust":
             return plug.core_class(given)
         return plug.core_class(given, _components(plug, given, params))
-    except Exception as error:
+    except BaseException as error:
         known = translated(error, "__init__", plug.release.type("ComponentType"))
         if known is error:
             raise

@@ -73,6 +73,10 @@ _PARAMS = (
     "CacheInitParams",
 )
 _DRAINED = ("device_frees", "host_frees", "cache_actions")
+# Fields that older releases tell in another way: the field to read, and what to make of it.
+_TOLD_OTHERWISE: dict[tuple[str, str], tuple[str, Converter]] = {
+    ("MatchResult", "device_prefix_len"): ("device_indices", len),
+}
 # A released server publishes these two apart from the parameters (CFG-5).
 _PUBLISHED_APART = {"mamba_cache_chunk_size", "mamba_max_states_per_path"}
 
@@ -93,15 +97,20 @@ class Values:
         outward = self._outward_fields()
         self._action_out: dict[Any, Converter] = {}
         self._event_out: dict[Any, Converter] = {}
-        self._result_out: dict[str, Converter] = {}
+        self._result_out: dict[Any, Converter] = {}
         for name in _ACTIONS:
             self._register(name, self._action_out, outward)
         for name in _EVENTS:
             self._register(name, self._event_out, outward)
         for name in _RESULTS:
-            self._result_out[name] = self._outward(name, release.type(name), outward)
+            self._register(name, self._result_out, outward)
         inward = self._inward_fields()
-        self._param_in = {name: self._inward(name, inward) for name in _PARAMS}
+        self._param_in: dict[str, Converter] = {}
+        for name in _PARAMS:
+            if release.find(name) is None:
+                release.note_missing("contract", {name})
+            else:
+                self._param_in[name] = self._inward(name, inward)
 
     # --- Tables ---------------------------------------------------------------------------
 
@@ -195,13 +204,19 @@ class Values:
     def _outward(self, name: str, theirs: Any, convert: Mapping[str, Converter]) -> Converter:
         ours: Any = getattr(contract, name)
         our_fields, their_fields = fields_of(ours), fields_of(theirs)
+        shared = [(key, key, convert.get(key)) for key in our_fields if key in their_fields]
         lacking = set(our_fields) - set(their_fields)
+        for key in sorted(lacking):
+            source, made = _TOLD_OTHERWISE.get((name, key), ("", None))
+            if source in their_fields:
+                shared.append((key, source, made))
+                lacking.remove(key)
         self._release.note_missing(name, lacking)
         stand_ins = {
             key: _stand_in(ours, key) for key in sorted(lacking) if our_fields[key] is REQUIRED
         }
-        shared = [(key, convert.get(key)) for key in our_fields if key in their_fields]
-        extra = [(key, made) for key, made in their_fields.items() if key not in our_fields]
+        used = {source for _, source, _ in shared}
+        extra = [(key, made) for key, made in their_fields.items() if key not in used]
 
         def out(value: Any) -> Any:
             for key, default in extra:
@@ -210,8 +225,8 @@ class Values:
             return ours(
                 **stand_ins,
                 **{
-                    key: getattr(value, key) if made is None else made(getattr(value, key))
-                    for key, made in shared
+                    key: getattr(value, source) if made is None else made(getattr(value, source))
+                    for key, source, made in shared
                 },
             )
 
@@ -224,8 +239,10 @@ class Values:
         lacking = set(our_fields) - set(their_fields) - _PUBLISHED_APART
         self._release.note_missing(name, lacking)
         shared = [(key, convert.get(key)) for key in our_fields if key in their_fields]
-        # A field whose default is an object of its own can't be compared, so it isn't checked.
-        refused = [(key, our_fields[key]) for key in sorted(lacking - {"kv_event_lora_names"})]
+        # A tree can't be built without a feature that was asked for; a call goes without a hint.
+        # The default of the names is an object of its own, which can't be compared.
+        strict = sorted(lacking - {"kv_event_lora_names"}) if name == "CacheInitParams" else []
+        refused = [(key, our_fields[key]) for key in strict]
         # `disable` switches the cache around a core off, not the core.
         fixed = {"disable": False} if "disable" in their_fields else {}
         demanded = {key for key, made in their_fields.items() if made is REQUIRED}
@@ -286,7 +303,10 @@ class Values:
 
     def result_out(self, value: Any) -> Any:
         """A result of any method, by the name of its type."""
-        return self._result_out[type(value).__name__](value)
+        convert = self._result_out.get(type(value))
+        if convert is None:
+            raise ReleaseMismatchError(f"the contract has no result {type(value).__name__}")
+        return convert(value)
 
     def eviction_out(self, value: Any) -> EvictionResult:
         """A result with freed slots; the released one is drained for its finalizer (BND-19)."""
