@@ -58,7 +58,7 @@ class Trace(msgspec.Struct):
     """A header and the ops that follow it."""
 
     header: Header
-    ops: list[Op]
+    ops: list[AnyOp]
 
 
 class TraceError(Exception):
@@ -91,7 +91,7 @@ OP_TYPES: dict[str, type[Op]] = {
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
 
 
-def new_trace(config: Config, ops: Iterable[Op], **header: Any) -> Trace:
+def new_trace(config: Config, ops: Iterable[AnyOp], **header: Any) -> Trace:
     """A trace of the current version; `header` are further fields of `Header`."""
     made = Header(treedrift="trace", version=FORMAT_VERSION, config=config, **header)
     return Trace(made, list(ops))
@@ -180,7 +180,7 @@ def parse_trace(data: bytes, name: str) -> Trace:
     (first, header_line), *rest = lines
     header = _parse_header(header_line, name, first, cut)
     decode = _OP_DECODER.decode
-    ops: list[Op] = []
+    ops: list[AnyOp] = []
     for number, line in rest:
         try:
             op = decode(line)

@@ -7,7 +7,7 @@ to an end and locks do not pile up. A wrong guess does no harm: every op is tota
 from __future__ import annotations
 
 from treedrift.harness.config import Config
-from treedrift.harness.ops import Namespace, NodeRef, Op
+from treedrift.harness.ops import AnyOp, Namespace, NodeRef
 
 from .chance import Chance
 from .keys import Keys
@@ -42,7 +42,7 @@ class Case:
         self.config = config
         self.keys = keys
         self.hostile = hostile
-        self.ops: list[Op] = []
+        self.ops: list[AnyOp] = []
         self.page = config.page_size
         self.running = 0
         self.locks = 0

@@ -49,23 +49,20 @@ def value(case: Case) -> None:
 def numbers(case: Case) -> None:
     """Lengths, priorities and bases outside their ranges."""
     tokens, pick = case.keys.key(), case.chance.pick
-    case.ops.append(
-        pick(
-            (
-                ops.CoreInsert(tokens, raw_prev=pick((-1, -MAX_I64))),
-                ops.CoreInsert(tokens, inserted_len=-1),
-                ops.CoreInsert(tokens, limit=-1),
-                ops.CoreInsert(tokens, priority=pick((MAX_I64 + 1, -MAX_I64 - 1))),
-                ops.CoreInsert(tokens, rotation_base=MAX_I64 + 1),
-                ops.CoreInsert(tokens, swa_evicted=-1),
-                ops.CoreMatch(tokens, limit=-1),
-                ops.CoreMatch(tokens, limit=-1, device_only=True),
-                ops.HostEvict(-1),
-                ops.WalkStart(-1),
-                ops.AdjustSize(case.node(), pick((-1, MAX_I64, -MAX_I64 - 1, MAX_I64 + 1))),
-            )
-        )
+    choices: tuple[ops.AnyOp, ...] = (
+        ops.CoreInsert(tokens, raw_prev=pick((-1, -MAX_I64))),
+        ops.CoreInsert(tokens, inserted_len=-1),
+        ops.CoreInsert(tokens, limit=-1),
+        ops.CoreInsert(tokens, priority=pick((MAX_I64 + 1, -MAX_I64 - 1))),
+        ops.CoreInsert(tokens, rotation_base=MAX_I64 + 1),
+        ops.CoreInsert(tokens, swa_evicted=-1),
+        ops.CoreMatch(tokens, limit=-1),
+        ops.CoreMatch(tokens, limit=-1, device_only=True),
+        ops.HostEvict(-1),
+        ops.WalkStart(-1),
+        ops.AdjustSize(case.node(), pick((-1, MAX_I64, -MAX_I64 - 1, MAX_I64 + 1))),
     )
+    case.ops.append(case.chance.pick(choices))
 
 
 def second_insert(case: Case) -> None:
@@ -100,52 +97,43 @@ def pins(case: Case) -> None:
 def walks(case: Case) -> None:
     """Steps of walks that are not open, or open already, or of other components."""
     component: ops.ComponentName = case.chance.pick(LACKING) if case.chance.flip(0.3) else "full"
-    case.ops.append(
-        case.chance.pick(
-            (
-                ops.WalkStart(case.amount(), component, force=True),
-                ops.WalkNext(component, force=True),
-                ops.WalkEnd(component, force=True),
-            )
-        )
+    choices: tuple[ops.AnyOp, ...] = (
+        ops.WalkStart(case.amount(), component, force=True),
+        ops.WalkNext(component, force=True),
+        ops.WalkEnd(component, force=True),
     )
+    case.ops.append(case.chance.pick(choices))
 
 
 def victims(case: Case) -> None:
     """The eviction of a node that is no victim."""
     node = wild_node(case)
-    case.ops.append(
-        case.chance.pick(
-            (
-                ops.EvictLeaf(node),
-                ops.EvictLeaf(node, flip_mode=True),
-                ops.DropSubtree(node),
-                ops.Demote(node),
-            )
-        )
+    choices: tuple[ops.AnyOp, ...] = (
+        ops.EvictLeaf(node),
+        ops.EvictLeaf(node, flip_mode=True),
+        ops.DropSubtree(node),
+        ops.Demote(node),
     )
+    case.ops.append(case.chance.pick(choices))
 
 
 def handles(case: Case) -> None:
     """Calls with handles that were never issued."""
     node, other = case.chance.pick(BOGUS), case.chance.pick(LIVE)
     about = case.chance.pick(QUESTIONS)
-    case.ops.append(
-        case.chance.pick(
-            (
-                ops.Lock(node),
-                ops.Lock(node, host=True),
-                ops.Pin(node),
-                ops.Ask(about, [other, node]),
-                ops.Ask("indices", [other, case.chance.pick(LIVE)], flag=True),
-                ops.Offload(node),
-                ops.MarkStored(node),
-                ops.MarkStored(other, node),
-                ops.MarkStored(other, case.chance.pick(LIVE)),
-                ops.AdjustSize(node, 1),
-            )
-        )
+    choices: tuple[ops.AnyOp, ...] = (
+        ops.Lock(node),
+        ops.Lock(node, host=True),
+        ops.Pin(node),
+        ops.Ask(about, [other, node]),
+        ops.Ask("indices", [other, case.chance.pick(LIVE)], flag=True),
+        ops.Offload(node),
+        ops.MarkStored(node),
+        ops.MarkStored(other, node),
+        ops.MarkStored(other, case.chance.pick(LIVE)),
+        ops.AdjustSize(node, 1),
     )
+    case.ops.append(case.chance.pick(choices))
 
 
 def misuse(case: Case) -> None:

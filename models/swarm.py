@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from treedrift.harness.config import Config
-from treedrift.harness.ops import Op
+from treedrift.harness.ops import AnyOp
 
 from . import core_steps as core
 from . import request_steps as request
@@ -83,7 +83,7 @@ _LENGTHS = ((20, 3.0), (50, 5.0), (100, 4.0), (200, 2.0), (500, 0.5))
 
 def generate_case(
     seed: int, profile: Profile, hostile: bool = False, length: int | None = None
-) -> tuple[Config, list[Op]]:
+) -> tuple[Config, list[AnyOp]]:
     """A configuration and `length` ops (a drawn number when None).
 
     Without `hostile` no op breaks the protocol and no token is negative.

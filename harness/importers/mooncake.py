@@ -17,7 +17,7 @@ import msgspec
 
 from .. import ops
 from ..config import Config
-from ..ops import BLOCK_TOKENS, Op
+from ..ops import BLOCK_TOKENS, AnyOp
 from ..tokens import INVENTED_BASE, INVENTED_STRIDE
 from ..trace import TraceError, complaint, read_error
 
@@ -67,7 +67,7 @@ class _Running(msgspec.Struct):
 _DECODER = msgspec.json.Decoder(LogEntry)
 
 
-def import_mooncake(path: str | Path, options: ImportOptions) -> tuple[Config, Iterator[Op]]:
+def import_mooncake(path: str | Path, options: ImportOptions) -> tuple[Config, Iterator[AnyOp]]:
     """The configuration and the ops of a log.
 
     Raises `TraceError` for a bad log and `ValueError` for bad options, before any op.
@@ -141,7 +141,7 @@ def _read_entry(line: bytes, name: str, number: int, is_last: bool) -> LogEntry:
     return entry
 
 
-def _serve(entries: list[LogEntry], options: ImportOptions) -> Iterator[Op]:
+def _serve(entries: list[LogEntry], options: ImportOptions) -> Iterator[AnyOp]:
     """The ops of a server that runs the requests in order."""
     running: list[_Running] = []
     for number, entry in enumerate(entries, 1):
@@ -160,7 +160,7 @@ def _serve(entries: list[LogEntry], options: ImportOptions) -> Iterator[Op]:
         yield ops.DrainEvents()
 
 
-def _prefill(entry: LogEntry, options: ImportOptions, running: list[_Running]) -> Iterator[Op]:
+def _prefill(entry: LogEntry, options: ImportOptions, running: list[_Running]) -> Iterator[AnyOp]:
     chunk = options.chunk or entry.input_length
     for start in range(0, entry.input_length, chunk):
         is_last = start + chunk >= entry.input_length
@@ -169,7 +169,7 @@ def _prefill(entry: LogEntry, options: ImportOptions, running: list[_Running]) -
         yield from _decode_step(running)
 
 
-def _decode_step(running: list[_Running]) -> Iterator[Op]:
+def _decode_step(running: list[_Running]) -> Iterator[AnyOp]:
     """One step of every running request; those that are done leave."""
     at = 0
     while at < len(running):

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from treedrift.harness import ops, tokens
@@ -76,7 +77,7 @@ def test_a_limit_takes_the_first_requests() -> None:
 @pytest.mark.parametrize("name", ["limit", "page_size", "capacity", "concurrency", "chunk"])
 def test_options_must_be_positive(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
-        import_mooncake(LOG, ImportOptions(**{name: 0}))
+        import_mooncake(LOG, msgspec.convert({name: 0}, ImportOptions))
 
 
 @pytest.mark.parametrize(

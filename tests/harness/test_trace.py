@@ -25,7 +25,11 @@ HEADER = b'{"treedrift": "trace", "version": 1}\n'
 
 
 def sample() -> trace.Trace:
-    steps = [ops.CoreInsert([1, 2], priority=None), ops.Lock("live:0"), ops.Evict(2)]
+    steps: list[ops.AnyOp] = [
+        ops.CoreInsert([1, 2], priority=None),
+        ops.Lock("live:0"),
+        ops.Evict(2),
+    ]
     return trace.new_trace(Config(page_size=2), steps, note="a note", pair=("python", "rust"))
 
 
@@ -72,7 +76,7 @@ def test_every_seed_reads_and_writes_the_same_bytes(path: Path) -> None:
     [
         (b"", None, None, "the file is empty"),
         (b" \n\n", None, None, "the file is empty"),
-        (gzip.compress(HEADER), 1, None, "compressed", mtime=0),
+        (gzip.compress(HEADER, mtime=0), 1, None, "compressed"),
         (HEADER + b"\0\0", 2, None, "binary"),
         (HEADER + b"\xff\xfe", 2, None, "not UTF-8"),
         (b'{"treedrift": "tra', 1, None, "ends inside this line"),

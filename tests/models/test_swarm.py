@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from time import process_time
+from typing import get_args
 
 import pytest
 
@@ -18,7 +19,7 @@ from treedrift.models.profiles import PROFILES, UnknownProfileError, profile_nam
 from treedrift.models.swarm import generate_case
 
 FULL = profile_named("full")
-Case = tuple[Config, list[ops.Op]]
+Case = tuple[Config, list[ops.AnyOp]]
 
 
 def cases(profile: str, hostile: bool, count: int, length: int | None = None) -> list[Case]:
@@ -74,7 +75,7 @@ def test_all_kinds_of_ops_and_configurations_come_up() -> None:
 
 
 def test_profiles_keep_to_their_levels() -> None:
-    request_ops = ops.RequestOp.__args__  # type: ignore[attr-defined]
+    request_ops = get_args(ops.RequestOp)
     for _, steps in cases("full-requests", False, 80):
         assert all(isinstance(op, request_ops) for op in steps)
     for _, steps in cases("full-core", False, 80):
@@ -104,7 +105,7 @@ def test_generation_is_fast() -> None:
     assert made / (process_time() - started) > 30_000
 
 
-def run_side(config: Config, steps: list[ops.Op]) -> Counter[str]:
+def run_side(config: Config, steps: list[ops.AnyOp]) -> Counter[str]:
     side = LocalSide(PythonTreeCore, None)
     assert side.open(config, Settings(tree_every=64)) is None
     side.run(steps)
