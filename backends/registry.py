@@ -113,7 +113,12 @@ def _python() -> Backend:
 
 def _rust() -> Backend:
     from .rust_core import RustTreeCore, inspector
+    from .rust_core.native import default_native
 
+    try:
+        default_native()
+    except ImportError as error:
+        raise UnavailableBackendError(f"rust isn't built here; make setup ({error})") from error
     return Backend("rust", RustTreeCore, inspector())
 
 

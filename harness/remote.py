@@ -122,6 +122,7 @@ class Worker:
         self._start_seconds_max = start_seconds_max
         self._process: subprocess.Popen[bytes] | None = None
         self._lifeline = -1
+        self._is_ready = False
         self._deadline: float | None = None
         self._seconds: float | None = None
         self._stderr = _Tail()
@@ -139,10 +140,25 @@ class Worker:
         return None if self._process is None else self._process.pid
 
     def start(self) -> None:
-        """Start the process and wait until it is ready; nothing if it runs.
+        """Start the process and wait until it is ready; nothing if it is.
 
         Raises `WorkerFailure` if it ends or hangs before it is ready, `RemoteError` if it says
         why it can't host its core.
+        """
+        self.launch()
+        if self._is_ready:
+            return
+        try:
+            self._receive()
+        except RemoteError:
+            self.close()
+            raise
+        self._is_ready = True
+
+    def launch(self) -> None:
+        """Start the process without waiting, so that several get ready at once.
+
+        `start` still has to follow. Raises `WorkerFailure` if the interpreter can't be run.
         """
         if self._process is not None:
             return
@@ -170,12 +186,8 @@ class Worker:
         os.set_blocking(self._process.stdin.fileno(), False)
         assert self._process.stderr is not None
         self._stderr = _Tail(self._process.stderr)
+        self._is_ready = False
         self._limit(self._start_seconds_max)
-        try:
-            self._receive()
-        except RemoteError:
-            self.close()
-            raise
 
     def restart(self) -> None:
         """End the process, if it runs, and start a fresh one."""
@@ -223,6 +235,8 @@ class Worker:
     def send(self, kind: str, payload: bytes = b"", seconds: float | None = None) -> None:
         """Begin a request, so that several workers can work at once; `receive` ends it."""
         process = self._running()
+        if not self._is_ready:
+            raise RuntimeError("the worker was launched and not started")
         self._limit(seconds)
         left = memoryview(frames.framed(frames.Request(kind, payload)))
         assert process.stdin is not None

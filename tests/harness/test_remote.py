@@ -51,6 +51,18 @@ def test_two_workers_work_at_once(worker: Worker) -> None:
         assert (worker.receive(), other.receive()) == (b"some-core", b"another")
 
 
+def test_several_workers_get_ready_at_once() -> None:
+    workers = [Worker(command(name)) for name in ("first", "second")]
+    for each in workers:
+        each.launch()
+    with pytest.raises(RuntimeError, match="launched and not started"):
+        workers[0].send("name")
+    for each in workers:
+        with each:
+            each.start()
+            assert each.request("echo", b"ready", seconds=30) == b"ready"
+
+
 def test_an_exception_of_a_handler_comes_back_and_the_worker_goes_on(worker: Worker) -> None:
     with pytest.raises(RemoteError, match="ZeroDivisionError") as raised:
         worker.request("fail", seconds=30)
