@@ -100,11 +100,13 @@ $(VENV)/ready: pyproject.toml $(RUST_FILES) | toolchain $(BIN)/maturin
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --extras dev
 	@touch $@
 
-# Inspection is a module of its own, beside the package and in no wheel.
+# Inspection is a module of its own, beside the package and in no wheel. It has a target folder
+# of its own too: the two builds differ in features and would push each other out of one.
 build/inspection.stamp: $(RUST_FILES) $(VENV)/ready
 	PYO3_PYTHON=$(CURDIR)/$(BIN)/python cargo build --release --quiet \
-		--manifest-path $(WORKSPACE)/binding/Cargo.toml \
+		--manifest-path $(WORKSPACE)/binding/Cargo.toml --target-dir build/cargo-inspection \
 		--features pyo3/extension-module,inspection
 	@mkdir -p $(dir $(INSPECTION))
-	cp build/cargo/release/lib_rust_core.* $(INSPECTION)
+	@for built in build/cargo-inspection/release/lib_rust_core.{so,dylib}; do \
+		if [ -e $$built ]; then cp $$built $(INSPECTION); fi; done
 	@touch $@
