@@ -98,6 +98,9 @@ def _first_in_dict(left: dict[Any, Any], right: dict[Any, Any], where: str) -> D
 
 
 def _first_in_list(left: list[Any], right: list[Any], where: str) -> Difference | None:
+    kinds = _kind(left), _kind(right)
+    if kinds[0] != kinds[1] and None not in kinds:
+        return Difference(f"{where}.type", *kinds)
     names = _field_names(left, right)
     for index, (one, other) in enumerate(zip(left, right, strict=False)):
         place = f"{where}.{names[index]}" if names else f"{where}[{index}]"
@@ -109,13 +112,17 @@ def _first_in_list(left: list[Any], right: list[Any], where: str) -> Difference 
     return None
 
 
+def _kind(plain: list[Any]) -> str | None:
+    """The record that a plain list stands for; None for an ordinary list."""
+    if not plain or not isinstance(plain[0], str):
+        return None
+    fields = STRUCTS.get(plain[0])
+    return plain[0] if fields is not None and len(plain) == len(fields) + 1 else None
+
+
 def _field_names(left: list[Any], right: list[Any]) -> tuple[str, ...] | None:
-    if not left or not right or left[0] != right[0] or not isinstance(left[0], str):
-        return None
-    fields = STRUCTS.get(left[0])
-    if fields is None or len(left) != len(fields) + 1:
-        return None
-    return ("type", *fields)
+    kind = _kind(left)
+    return ("type", *STRUCTS[kind]) if kind is not None and kind == _kind(right) else None
 
 
 def compare(left: bytes, right: bytes) -> Difference | None:
@@ -137,27 +144,18 @@ def compare_decoded(left: Observation, right: Observation) -> Difference | None:
     for name, one, other in zip(SIZE_NAMES, left.sizes, right.sizes, strict=False):
         if one != other:
             return Difference(f"sizes.{name}", one, other)
-    found = _compare_trees(left.tree, right.tree)
-    return found or first_difference(left.snapshot, right.snapshot, "snapshot")
+    return (
+        _compare_trees(left.tree, right.tree)
+        or first_difference(left.snapshot, right.snapshot, "snapshot")
+        or first_difference(left.dead, right.dead, "dead")
+    )
 
 
 def _compare_calls(left: list[Any], right: list[Any]) -> Difference | None:
     for index, (one, other) in enumerate(zip(left, right, strict=False)):
-        if one == other:
-            continue
-        where = f"calls[{index}]"
-        if one[0] != other[0]:
-            return Difference(f"{where}.method", one[0], other[0])
-        where = f"{where}.{one[0]}"
-        found = _compare_arguments(one[0], one[1], other[1], where)
+        found = _compare_call(one, other, f"calls[{index}]")
         if found is not None:
             return found
-        if one[2][0] != other[2][0]:
-            return Difference(f"{where}.{_ends(one[2], other[2])}", one[2], other[2])
-        place = "result" if one[2][0] == "ok" else "error"
-        return first_difference(one[2][1:], other[2][1:], f"{where}.{place}") or first_difference(
-            one[3:], other[3:], f"{where}.filled"
-        )
     if len(left) != len(right):
         longer = left if len(left) > len(right) else right
         extra = longer[min(len(left), len(right))][0]
@@ -165,8 +163,28 @@ def _compare_calls(left: list[Any], right: list[Any]) -> Difference | None:
     return None
 
 
+def _compare_call(left: list[Any], right: list[Any], where: str) -> Difference | None:
+    """Method, arguments, how it ended, and the buffers that it filled."""
+    if left[0] != right[0]:
+        return Difference(f"{where}.method", left[0], right[0])
+    where = f"{where}.{left[0]}"
+    found = _compare_arguments(left[0], left[1], right[1], where)
+    if found is not None:
+        return found
+    end, other_end = left[2], right[2]
+    if end[0] != other_end[0]:
+        return Difference(f"{where}.{_ends(end, other_end)}", end, other_end)
+    if end[0] == "ok":
+        found = first_difference(end[1], other_end[1], f"{where}.result")
+    elif end[1] != other_end[1]:
+        found = Difference(f"{where}.{_ends(end, other_end)}", end, other_end)
+    else:
+        found = first_difference(end[2], other_end[2], f"{where}.error.handle")
+    return found or first_difference(left[3:], right[3:], f"{where}.filled")
+
+
 def _ends(left: list[Any], right: list[Any]) -> str:
-    """How two calls ended when one of them raised: both ends, by error type."""
+    """How two calls ended that did not end alike: both ends, by error type."""
     return "|".join(end[1] if end[0] == "error" else "ok" for end in (left, right))
 
 
@@ -183,10 +201,11 @@ def _compare_arguments(
 
 
 def _compare_trees(left: Any, right: Any) -> Difference | None:
-    if left == right or left is None or right is None:
-        return None if left == right else Difference("tree", left, right)
+    if left is None or right is None:
+        return first_difference(left, right, "tree")
     for one, other in zip(left["nodes"], right["nodes"], strict=False):
         for name, mine, theirs in zip(NODE_FACTS, one, other, strict=False):
-            if mine != theirs:
+            # By type too: 1 and True are equal to Python and not the same answer.
+            if first_difference(mine, theirs) is not None:
                 return Difference(f"tree.node.{name}", mine, theirs)
     return first_difference(left, right, "tree")
