@@ -58,6 +58,7 @@ def _validate(core: TreeCore, node: NodeId, op: ops.Ask) -> None:
 
 def _rotation(core: TreeCore, node: NodeId, op: ops.Ask) -> None:
     core.rotation_base_of(node)
+    core.rotation_phase_of(node)
 
 
 def _predicates(core: TreeCore, node: NodeId, op: ops.Ask) -> None:

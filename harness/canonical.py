@@ -210,6 +210,18 @@ def _struct_encoder(kind: type[msgspec.Struct], inner: Encoder = value) -> Encod
     return encode
 
 
+def whole(names: Names, item: Any) -> Plain:
+    """A record as plain data, with its lists element by element however long they are."""
+    fields = [getattr(item, name) for name in item.__struct_fields__]
+    return [type(item).__name__, *[_elements(names, field) for field in fields]]
+
+
+def _elements(names: Names, item: Any) -> Plain:
+    if isinstance(item, (list, tuple)):
+        return [_elements(names, one) for one in item]
+    return value(names, item)
+
+
 _ARGUMENT_ENCODERS: dict[type, Encoder] = {}
 
 

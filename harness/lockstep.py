@@ -201,14 +201,14 @@ class _Case:
                 )
         for pair in list(self.active):
             if pair[0] in done and pair[1] in done:
-                found = self._compare(pair, done[pair[0]], done[pair[1]], batch)
-                if found is not None:
+                for found in self._compare(pair, done[pair[0]], done[pair[1]], batch):
                     self._record(pair, found)
         self.result.op_count += len(batch) if batch is not None else 0
 
     def _compare(
         self, pair: Pair, left: Batch, right: Batch, batch: list[ops.AnyOp] | None
-    ) -> Divergence | None:
+    ) -> Iterator[Divergence]:
+        """Every soft divergence of a batch up to the first hard one."""
         alarms = {*left.alarms, *right.alarms}
         for index, (one, other) in enumerate(
             zip(left.observations, right.observations, strict=False)
@@ -221,10 +221,12 @@ class _Case:
                 pair, one, other, op_index, op_kind
             )
             if found is not None:
-                return found
+                yield found
+                if not found.is_soft:
+                    return
         if len(left.observations) != len(right.observations):
             shorter = min(len(left.observations), len(right.observations))
-            return Divergence(
+            yield Divergence(
                 pair=pair,
                 kind="crash",
                 op_index=self.result.op_count + shorter,
@@ -233,11 +235,10 @@ class _Case:
                 left=len(left.observations),
                 right=len(right.observations),
             )
-        return None
 
     def _record(self, pair: Pair, divergence: Divergence) -> None:
         self.result.divergences.append(divergence)
-        if pair in self.active:
+        if pair in self.active and not divergence.is_soft:
             self.active.remove(pair)
 
     def _failure(self, name: str, failure: WorkerFailure, index: int | None, where: str) -> None:
@@ -289,6 +290,7 @@ def _difference(
         where=found.where,
         left=found.left,
         right=found.right,
+        is_soft=found.is_soft,
     )
 
 

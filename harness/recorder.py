@@ -23,6 +23,7 @@ from .canonical import (
     Plain,
     argument,
     value,
+    whole,
 )
 
 UNRECORDED = frozenset({"__init__", "pretty_print"})
@@ -87,7 +88,14 @@ _UNORDERED: dict[str, Encoder] = {
 }
 """Results that come in an arbitrary order from the released Rust core (BND-41)."""
 
+
+def _events(names: Names, item: Any) -> Plain:
+    """Events are never cut short: how they are grouped is compared apart from what they say."""
+    return [whole(names, event) for event in item]
+
+
 _RESULTS: dict[str, Encoder] = {
+    "take_events": _events,
     "root_node_handle": _handle_result,
     "match_full_device_prefix": _device_prefix_result,
     "mark_write_through_pending": _handles_result,

@@ -80,7 +80,9 @@ class References:
         kind, _, number = ref.partition(":")
         index = int(number) if number else 0
         if kind == "root":
-            return self.core.root_node_handle()
+            root = self.core.root_node_handle()
+            self.names.handle(root)
+            return root
         if kind == "live":
             return self._pick_live(index)
         if kind == "stale":

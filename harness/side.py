@@ -277,7 +277,8 @@ class LocalSide:
         while self.cache.linker.ack(True):
             pass
         for lock in held.locks:
-            core.dec_lock_ref(lock.node, lock.receipt.to_dec_params())
+            if held.is_live(lock.node):  # A receipt that skipped FULL keeps no node alive.
+                core.dec_lock_ref(lock.node, lock.receipt.to_dec_params())
         for lock in held.host_locks:
             if held.is_live(lock.node):
                 core.dec_host_lock_ref(lock.node, lock.receipt.to_dec_params())
