@@ -91,6 +91,4 @@ class Case:
             return 1 + self.chance.below(2 * page)
         if real < 0.85:
             return page * (1 + self.chance.below(6))
-        if real < 0.9:
-            return 0
-        return self.config.capacity
+        return 0 if real < 0.9 else self.config.capacity // 2

@@ -89,7 +89,7 @@ def _policy_config(chance: Chance, policy: str) -> dict[str, PolicyValue]:
         return {"protected_threshold": chance.pick(SLRU_THRESHOLDS)}
     if policy == "tlru" and chance.flip(0.95):
         # The first five tell T-LRU from LRU on small trees, so they come more often.
-        pairs = TLRU_PARAMETERS[:5] if chance.flip(0.5) else TLRU_PARAMETERS
+        pairs = TLRU_PARAMETERS[:5] if chance.flip(0.7) else TLRU_PARAMETERS
         threshold, estimate = chance.pick(pairs)
         return {"threshold": threshold, "next_prompt_estimate": estimate}
     return {}

@@ -8,18 +8,20 @@ from .case import Case
 
 
 def arrive(case: Case) -> None:
-    """A request arrives and is mostly prefilled at once; a full house lets one finish first."""
-    if case.running >= case.config.rows and case.chance.flip(0.8):
-        finish(case)
+    """A request arrives, and often is prefilled at once."""
     _arrive(case, case.keys.key(), case.namespace())
-    if case.chance.flip(0.7):
+    if case.chance.flip(0.5):
         case.ops.append(ops.Prefill(case.running - 1))
 
 
 def _arrive(case: Case, tokens: list[int], namespace: ops.Namespace) -> None:
+    """An arrival; where no row should be free, most often another request finishes first."""
+    if case.running >= case.config.rows and case.chance.flip(0.85):
+        finish(case)
     case.ops.append(
         ops.Arrive(
-            tokens=tokens,
+            # A prompt of nothing is turned away.
+            tokens=tokens or case.keys.base(),
             namespace=namespace,
             priority=case.priority(),
             session_id=case.session(),
@@ -47,15 +49,23 @@ def turn(case: Case) -> None:
         prompt = prompt + answer + case.keys.some(case.page)
 
 
+def needs_request(case: Case) -> None:
+    """Let a request arrive when none should be there."""
+    if not case.running:
+        _arrive(case, case.keys.key(), case.namespace())
+
+
 def prefill(case: Case) -> None:
     """A chunk of a prompt, or the rest of it."""
+    needs_request(case)
     count = None if case.chance.flip(0.4) else 1 + case.chance.below(2 * case.page)
     case.ops.append(ops.Prefill(case.request(), count, case.chance.flip(0.8)))
 
 
 def decode(case: Case) -> None:
     """A few output tokens, known or unique ones; sometimes the prompt must be finished first."""
-    if case.chance.flip(0.3):
+    if not case.running or case.chance.flip(0.3):
+        needs_request(case)
         case.ops.append(ops.Prefill(case.request()))
     if case.chance.flip(0.8):
         case.ops.append(ops.Decode(case.request(), tokens=case.keys.some(case.page + 1)))
@@ -65,23 +75,27 @@ def decode(case: Case) -> None:
 
 def checkpoint(case: Case) -> None:
     """A request shares what it has so far."""
+    needs_request(case)
     case.ops.append(ops.Checkpoint(case.request()))
 
 
 def finish(case: Case) -> None:
     """A request ends well."""
+    needs_request(case)
     case.ops.append(ops.Finish(case.request()))
     case.running = max(case.running - 1, 0)
 
 
 def abort(case: Case) -> None:
     """A request ends badly."""
+    needs_request(case)
     case.ops.append(ops.Abort(case.request()))
     case.running = max(case.running - 1, 0)
 
 
 def retract(case: Case) -> None:
     """A request goes back to the queue, and mostly comes again after some pressure."""
+    needs_request(case)
     case.ops.append(ops.Retract(case.request()))
     if case.chance.flip(0.6):
         if case.chance.flip(0.5):

@@ -34,11 +34,11 @@ REQUEST_STEPS: dict[str, tuple[float, Step]] = {
     "abort": (0.5, request.abort),
     "retract": (0.6, request.retract),
     "readmit": (0.5, request.readmit),
-    "evict": (1.2, request.evict),
+    "evict": (0.9, request.evict),
     "evict_for_alloc": (0.6, request.evict_for_alloc),
     "touch": (0.6, request.touch),
     "linker_ack": (0.2, request.linker_ack),
-    "reset": (0.06, request.reset),
+    "reset": (0.04, request.reset),
     "drain_events": (0.3, request.drain_events),
 }
 CORE_STEPS: dict[str, tuple[float, Step]] = {
@@ -78,7 +78,7 @@ _KEPT_SHARES = (0.25, 0.5, 0.8, 0.95)
 
 _FACTORS = (0.3, 1.0, 1.0, 3.0)
 _HOSTILE_SHARE = 0.16
-_LENGTHS = ((20, 3.0), (50, 5.0), (100, 4.0), (200, 2.0), (500, 0.5))
+_LENGTHS = ((30, 3.0), (80, 5.0), (160, 4.0), (300, 2.0), (600, 0.5))
 
 
 def generate_case(
