@@ -156,16 +156,22 @@ class LocalSide:
         return self._observation(outcome, due)
 
     def _observation(self, outcome: str | None, look: bool) -> Observation:
-        if self.dead:
-            return Observation(outcome, self._take(self.recorder.calls), [], [], dead=True)
-        sizes = observation.sizes(self._core, self.pools, len(self.cache.requests))
         calls = self._take(self.recorder.calls)
+        sizes: list[int] = []
         tree = snapshot = None
-        if look and self.core_ops.suspended is None:
-            tree, snapshot = self._look()
+        if not self.dead:
+            try:
+                sizes = observation.sizes(self._core, self.pools, len(self.cache.requests))
+                if look and self.core_ops.suspended is None:
+                    tree, snapshot = self._look()
+            except Exception as error:
+                # Looking only reads: a core that can't even be read is at the end.
+                self.dead = True
+                self._findings.append(Finding("unreadable", f"reading the core raised {error!r}"))
         told = [Finding(found.oracle, found.message) for found in self._take(self.cache.findings)]
-        found, self._findings = self._findings + told, []
-        return Observation(outcome, calls, self._take(self._journal), sizes, tree, snapshot, found)
+        found = self._take(self._findings) + told
+        pool = self._take(self._journal)
+        return Observation(outcome, calls, pool, sizes, tree, snapshot, found, self.dead)
 
     @staticmethod
     def _take(items: list[Any]) -> list[Any]:
