@@ -205,13 +205,13 @@ def _compare_all(left: Observation, right: Observation) -> Difference | None:
         found = first_difference(getattr(left, name), getattr(right, name), name)
         if found is not None:
             return found
+    if left.dead or right.dead:
+        return None  # There is nothing more to see; a finding says why.
     for name, one, other in zip(SIZE_NAMES, left.sizes, right.sizes, strict=False):
         if one != other:
             return Difference(f"sizes.{name}", one, other)
-    return (
-        _compare_trees(left.tree, right.tree)
-        or first_difference(left.snapshot, right.snapshot, "snapshot")
-        or first_difference(left.dead, right.dead, "dead")
+    return _compare_trees(left.tree, right.tree) or first_difference(
+        left.snapshot, right.snapshot, "snapshot"
     )
 
 

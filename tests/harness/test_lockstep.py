@@ -1,0 +1,183 @@
+"""The lockstep finds each of many small faults in one of two otherwise equal cores."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.harness import mutants
+from treedrift.harness.compare import Divergence
+from treedrift.harness.config import Config
+from treedrift.harness.lockstep import LocalClient, Lockstep
+from treedrift.harness.ops import AnyOp, Arrive, CoreInsert, Evict
+from treedrift.harness.side import LocalSide, Settings
+from treedrift.models.profiles import profile_named
+from treedrift.models.swarm import generate_case
+
+PAIR = ("sound", "spoilt")
+SETTINGS = Settings(tree_every=8, inspect=True)
+CASES_MAX = 60
+HOSTILE_EVERY = 3
+
+
+def lockstep(left: LocalSide, right: LocalSide) -> Lockstep:
+    clients = {name: LocalClient(name, one) for name, one in zip(PAIR, (left, right), strict=True)}
+    return Lockstep(clients, [PAIR])
+
+
+def hunt(
+    left: LocalSide, right: LocalSide, always_hostile: bool = False, cases: int = CASES_MAX
+) -> list[Divergence]:
+    """What the first diverging case of the swarm shows; nothing if no case of the budget does."""
+    pair = lockstep(left, right)
+    profile = profile_named("full")
+    for seed in range(cases):
+        hostile = always_hostile or seed % HOSTILE_EVERY == 0
+        config, trace = generate_case(seed, profile, hostile)
+        result = pair.run(config, trace, SETTINGS)
+        if result.divergences:
+            return result.divergences
+    return []
+
+
+FAULTS: list[tuple[mutants.Mutation, str]] = [
+    (mutants.flipped_tie_break, r"evict_device_next_node\.result\.node_id"),
+    (mutants.threshold_off_by_one, r"evict_device_next_node\.result\.node_id"),
+    (mutants.skipped_touch, r"access_rank|evict_device_next_node"),
+    (mutants.forgotten_touch_of_a_split, r"access_rank|evict_device_next_node"),
+    (mutants.lost_hit_count, r"hit_count|evict_device_next_node"),
+    (mutants.short_history, r"history_length|evict_device_next_node"),
+    (mutants.no_cascade, r"evict_device_next_node\.result"),
+    (mutants.greedy_walk, r"evict_device_next_node\.result"),
+    (mutants.unsorted_heap, r"evict_device_next_node\.result\.node_id"),
+    (mutants.off_by_one_page, r"device_prefix_len|begin_insert\.result"),
+    (mutants.wrong_free_order, r"device_frees|pool"),
+    (mutants.wrong_evictable_size, r"sizes\.evictable"),
+    (mutants.moved_child, r"values|child_ids|nodes"),
+    (mutants.crossed_values, r"device_value|indices|kv_content|result"),
+    (mutants.reused_handle, r"last_device_node|node_id"),
+    (mutants.leaked_slots, r"begin_insert\.result\.actions\.length"),
+    (mutants.action_of_another_type, r"begin_insert\.result\.actions\[\]\.type"),
+    (mutants.ignored_rotation, r"begin_insert\.result"),
+    (mutants.truth_as_a_number, r"tree\.node\.is_root"),
+    (mutants.lock_not_released, r"lock_ref|sizes\.(evictable|protected)|lock_ref"),
+    (mutants.lost_event, r"take_events|queued_events"),
+    (mutants.doubled_event, r"take_events|queued_events"),
+    (mutants.reversed_events, r"take_events\.result"),
+    (mutants.lost_session, r"take_events\.result.*(session_id|length)|queued_events"),
+    (mutants.wrong_block_hash, r"take_events\.result.*block_hashes"),
+    (mutants.unhealthy, r"healthy|device_leaves|node_id"),
+]
+
+
+@pytest.mark.parametrize(("fault", "place"), FAULTS, ids=[fault.__name__ for fault, _ in FAULTS])
+def test_a_fault_of_one_core_is_found_where_it_shows(fault: mutants.Mutation, place: str) -> None:
+    found = hunt(mutants.side(), mutants.side(fault))
+    assert found, f"{fault.__name__} was not found in {CASES_MAX} cases"
+    assert found[0].pair == PAIR
+    assert re.search(place, found[0].signature), found[0].signature
+
+
+HOSTILE_FAULTS: list[tuple[mutants.Mutation, str]] = [
+    (mutants.error_of_another_class, r"dec_lock_ref\.ContractError\|InvalidArgumentError"),
+    (mutants.refusal_that_changes, r"unlock:(refusal@spoilt|snapshot)"),
+]
+
+
+@pytest.mark.parametrize(
+    ("fault", "place"), HOSTILE_FAULTS, ids=[fault.__name__ for fault, _ in HOSTILE_FAULTS]
+)
+def test_hostile_cases_find_what_only_bad_calls_show(fault: mutants.Mutation, place: str) -> None:
+    found = hunt(mutants.side(), mutants.side(fault), always_hostile=True)
+    assert found, f"{fault.__name__} was not found in {CASES_MAX} cases"
+    assert re.search(place, found[0].signature), found[0].signature
+
+
+def test_two_sound_cores_agree_on_every_case() -> None:
+    assert hunt(mutants.side(), mutants.side(), cases=15) == []
+
+
+def insert_twice() -> list[AnyOp]:
+    return [CoreInsert([1, 2, 3]), CoreInsert([1, 2, 3, 4]), Evict(2)]
+
+
+def test_a_divergence_names_the_op_and_both_values() -> None:
+    pair = lockstep(mutants.side(), mutants.side(mutants.leaked_slots))
+    (found,) = pair.run(Config(), insert_twice(), SETTINGS).divergences
+    assert (found.kind, found.op_index, found.op_kind) == ("difference", 1, "core_insert")
+    assert found.where == "calls[0].begin_insert.result.actions.length"
+    assert len(found.left) == 1
+    assert found.right == []
+
+
+def test_a_fault_that_only_the_drain_shows_has_no_op() -> None:
+    pair = lockstep(mutants.side(), mutants.side(mutants.wrong_free_order))
+    (found,) = pair.run(Config(), [CoreInsert([1, 2])], SETTINGS).divergences
+    assert (found.op_index, found.op_kind) == (None, "drain")
+
+
+def test_one_fault_gives_one_signature_whatever_the_tokens() -> None:
+    pair = lockstep(mutants.side(), mutants.side(mutants.leaked_slots))
+    signatures = set()
+    for first in (1, 50, 2**40):
+        trace = [CoreInsert([first, 2]), CoreInsert([first, 2, 3])]
+        (found,) = pair.run(Config(), trace, SETTINGS).divergences
+        signatures.add(found.signature)
+    assert len(signatures) == 1
+
+
+def test_a_pair_that_has_diverged_leaves_the_other_pairs_running() -> None:
+    sides = {"a": mutants.side(), "b": mutants.side(), "c": mutants.side(mutants.leaked_slots)}
+    clients = {name: LocalClient(name, one) for name, one in sides.items()}
+    many = Lockstep(clients, [("a", "b"), ("a", "c")])
+    result = many.run(Config(), insert_twice(), SETTINGS)
+    assert [found.pair for found in result.divergences] == [("a", "c")]
+    assert result.op_count == 3
+
+
+def test_a_configuration_that_both_cores_refuse_is_no_divergence() -> None:
+    pair = lockstep(mutants.side(), mutants.side())
+    result = pair.run(Config(policy="no such policy"), [], SETTINGS)
+    assert result.refused == "InvalidArgumentError"
+    assert result.divergences == []
+
+
+def test_a_configuration_that_one_core_refuses_is_a_divergence() -> None:
+    def refuse(core: Any) -> None:
+        raise ValueError("not today")
+
+    pair = lockstep(mutants.side(), mutants.side(refuse))
+    (found,) = pair.run(Config(), insert_twice(), SETTINGS).divergences
+    assert (found.kind, found.op_kind, found.right) == ("refused", "open", "ValueError")
+
+
+def test_an_unexpected_error_of_a_core_is_its_answer() -> None:
+    def fail(core: Any) -> None:
+        def begin(params: Any) -> Any:
+            raise ZeroDivisionError
+
+        core.begin_insert = begin
+
+    pair = lockstep(mutants.side(), mutants.side(fail))
+    (found,) = pair.run(Config(), insert_twice(), SETTINGS).divergences
+    assert found.signature.endswith("begin_insert.ok|ZeroDivisionError")
+
+
+READS = ["all_values_flatten", "get_hash_values", "component_evictable_size", "dfs_weight_order"]
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_core_that_fails_when_it_is_looked_at_is_found(name: str) -> None:
+    def fail(core: Any) -> None:
+        def read(*_: Any) -> Any:
+            raise ZeroDivisionError("broken")
+
+        setattr(core, name, read)
+
+    pair = lockstep(mutants.side(), mutants.side(fail))
+    result = pair.run(Config(), [Arrive([1, 2, 3]), *insert_twice()], Settings(tree_every=1))
+    (found,) = result.divergences
+    assert (found.kind, found.side) == ("oracle", "spoilt")
+    assert "ZeroDivisionError" in found.where
