@@ -8,8 +8,10 @@ place that ends the process.
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
@@ -105,26 +107,32 @@ def check(
     json_: JsonOption = False,
 ) -> None:
     """Compare two cores for about a minute: saved traces first, then random ones."""
+    from .replaying import join, replay_files
+
     pairs = parse_pairs(pair)
     seconds = parse_seconds(time) or CHECK_SECONDS
-    code = ExitCode.AGREED
+    profile_named(profile)
+    _check_folder(Path(FINDINGS))
     folders = [
         folder for folder in map(Path, ("corpora/seeds", "corpora/regressions")) if folder.is_dir()
     ]
-    if folders and not json_:
-        from .replaying import replay_files
-
-        replayed = replay_files(folders, pairs, json_=False, quiet=True)
-        code = _verdict(replayed)
-    plan = running.Plan(
-        pairs=pairs,
-        profile=profile,
-        seed=seed,
-        budget=Budget(seconds=seconds),
-        jobs=jobs,
-        folder=FINDINGS,
-    )
-    raise typer.Exit(max(code, _run(plan, json_)))
+    outcomes = []
+    if folders:
+        saved = replay_files(folders, pairs)
+        outcomes.append(saved.outcome)
+        if not (json_ or saved.outcome.divergences or saved.outcome.interrupted):
+            out.print(f"{saved.traces} saved traces agree")
+    if not any(outcome.interrupted for outcome in outcomes):
+        plan = running.Plan(
+            pairs=pairs,
+            profile=profile,
+            seed=seed,
+            budget=Budget(seconds=seconds),
+            jobs=jobs,
+            folder=FINDINGS,
+        )
+        outcomes.append(_run(plan))
+    raise typer.Exit(report(pairs, join(outcomes), json_))
 
 
 @app.command()
@@ -154,21 +162,30 @@ def fuzz(
         folder=str(out_folder),
         device=device,
     )
-    raise typer.Exit(_run(plan, json_))
+    profile_named(profile)
+    _check_folder(out_folder)
+    raise typer.Exit(report(plan.pairs, _run(plan), json_))
 
 
-def _run(plan: running.Plan, json_: bool) -> int:
-    profile_named(plan.profile)
+def _check_folder(folder: Path) -> None:
+    """Refuse a folder for findings that can't be written to, before anything runs."""
+    place = next(one for one in (folder, *folder.absolute().parents) if one.exists())
+    if not (place.is_dir() and os.access(place, os.W_OK)):
+        raise UsageError(f"--out {folder}: {place} is no folder that can be written to")
+
+
+def _run(plan: running.Plan) -> running.Outcome:
     err.print(
         f"seed {plan.seed}, profile {plan.profile}, pairs "
         + ", ".join(" against ".join(pair) for pair in plan.pairs)
     )
     with ProgressView(err, plan.budget).live() as view:
-        outcome = running.run_plan(plan, view)
-    return report(plan.pairs, outcome, json_)
+        return running.run_plan(plan, view)
 
 
-def report(pairs: tuple[Pair, ...], outcome: running.Outcome, json_: bool) -> int:
+def report(
+    pairs: tuple[Pair, ...], outcome: running.Outcome, json_: bool, is_campaign: bool = True
+) -> int:
     """Print what a run gave and return its exit code."""
     summary = summarize(
         pairs,
@@ -181,7 +198,7 @@ def report(pairs: tuple[Pair, ...], outcome: running.Outcome, json_: bool) -> in
     if json_:
         sys.stdout.write(json.dumps(summary, default=str) + "\n")
     else:
-        print_summary(out, summary)
+        print_summary(out, summary, is_campaign)
     return _verdict(outcome)
 
 
@@ -201,8 +218,8 @@ def replay(
     """Replay saved traces on any pair; without --pair on the pair that each was saved for."""
     from .replaying import replay_files
 
-    outcome = replay_files(paths, parse_pairs(pair) if pair else None, json_=json_, device=device)
-    raise typer.Exit(_verdict(outcome))
+    found = replay_files(paths, parse_pairs(pair) if pair else None, device)
+    raise typer.Exit(report(found.pairs, found.outcome, json_, is_campaign=False))
 
 
 @app.command()
@@ -331,6 +348,10 @@ def _errors_as_exit_codes() -> Iterator[None]:
         _fail(ExitCode.INTERRUPTED, "interrupted")
     except (HarnessError, RemoteError, WorkerFailure) as error:
         _fail(ExitCode.HARNESS, f"the harness failed: {error}")
+    except Exception as error:
+        # Nobody foresaw this one, so whoever repairs it needs the way that led here.
+        traceback.print_exc()
+        _fail(ExitCode.HARNESS, f"the harness failed: {error!r}")
 
 
 def _fail(code: ExitCode, error: object) -> NoReturn:
@@ -352,6 +373,8 @@ def main(arguments: list[str] | None = None) -> Any:
 
 def _usage_error(error: Exception) -> int:
     """Errors of the argument parser carry their own message and code; others go on."""
+    if isinstance(error, typer.Abort):
+        raise KeyboardInterrupt from error  # What the parser makes of Ctrl-C.
     shown = getattr(error, "show", None)
     if shown is None:
         raise error

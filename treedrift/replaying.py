@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from rich.console import Console
 
 from . import running
@@ -15,15 +14,13 @@ from .harness import ops
 from .harness.campaign import Budget, Case, Tally
 from .harness.lockstep import Pair
 from .harness.trace import Trace, TraceError, read_trace
-from .reports.summary import summarize
-from .reports.terminal import ProgressView, print_summary
+from .reports.terminal import ProgressView
 
 SMALL_POOL = 4096
 """Up to so many slots a replay looks at everything after every op; above it at the end alone."""
 
 NEVER = 2**62
 
-out = Console(soft_wrap=True, emoji=False, markup=False)
 err = Console(stderr=True, soft_wrap=True, emoji=False, markup=False)
 
 
@@ -41,17 +38,20 @@ def find_traces(paths: Sequence[Path]) -> list[Path]:
     return found
 
 
+class Replayed(msgspec.Struct):
+    """What a replay gave: how many traces ran, on which pairs, and what they showed."""
+
+    traces: int
+    pairs: tuple[Pair, ...]
+    outcome: running.Outcome
+
+
 def replay_files(
-    paths: Sequence[Path],
-    pairs: tuple[Pair, ...] | None,
-    json_: bool,
-    quiet: bool = False,
-    device: str = "cpu",
-) -> running.Outcome:
-    """Replay traces; prints a verdict per trace (unless all agree and `quiet`) and a summary."""
-    traces = [(path, read_trace(path)) for path in find_traces(paths)]
+    paths: Sequence[Path], pairs: tuple[Pair, ...] | None, device: str = "cpu"
+) -> Replayed:
+    """Replay traces on these pairs, or each on the pair that it was saved for."""
     groups: dict[tuple[Pair, ...], list[tuple[Path, Trace]]] = {}
-    for path, trace in traces:
+    for path, trace in [(path, read_trace(path)) for path in find_traces(paths)]:
         chosen = pairs or ((trace.header.pair,) if trace.header.pair else (("python", "rust"),))
         if any(map(ops.is_hostile, trace.ops)):
             chosen = tuple(pair for pair in chosen if running.allows_hostile([pair]))
@@ -60,18 +60,8 @@ def replay_files(
         else:
             err.print(f"{path}: skipped, it breaks the protocol, which only our cores answer alike")
     outcomes = [_replay_group(group, chosen, device) for chosen, group in groups.items()]
-    total = _join(outcomes)
     every = tuple(dict.fromkeys(pair for chosen in groups for pair in chosen))
-    summary = summarize(
-        every, total.tally, total.seconds, total.divergences, total.occurrences, total.interrupted
-    )
-    if json_:
-        sys.stdout.write(json.dumps(summary, default=str) + "\n")
-    elif quiet and not total.divergences:
-        out.print(f"{len(traces)} saved traces agree")
-    else:
-        print_summary(out, summary, is_campaign=False)
-    return total
+    return Replayed(sum(map(len, groups.values())), every, join(outcomes))
 
 
 def _replay_group(
@@ -100,7 +90,8 @@ def _replay_group(
         return running.run_cases(pairs, settings, cases(), Budget(), None, listen)
 
 
-def _join(outcomes: list[running.Outcome]) -> running.Outcome:
+def join(outcomes: Sequence[running.Outcome]) -> running.Outcome:
+    """Several outcomes as one."""
     first = running.Outcome(tally=Tally.empty(), seconds=0.0, divergences=[], occurrences=[])
     for other in outcomes:
         first.tally.add(other.tally)

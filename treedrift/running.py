@@ -109,7 +109,10 @@ def swarm_cases(plan: Plan, job: int) -> Iterator[Case]:
 def run_plan(plan: Plan, listen: Callable[[Event], None]) -> Outcome:
     """Run a campaign, in this process or in several. Ctrl-C ends it and keeps what was found."""
     started = monotonic()
-    results = _run_alone(plan, listen) if plan.jobs == 1 else _run_jobs(plan, listen)
+    try:
+        results = _run_alone(plan, listen) if plan.jobs == 1 else _run_jobs(plan, listen)
+    except KeyboardInterrupt:  # Before anything ran, or a second time.
+        results = [_JobResult(Tally.empty(), [], [], interrupted=True)]
     return _outcome(results, monotonic() - started)
 
 
@@ -237,8 +240,13 @@ def _run_jobs(plan: Plan, listen: Callable[[Event], None]) -> list[_JobResult]:
         context.Process(target=_job, args=(plan, number, stop, events), daemon=False)
         for number in range(plan.jobs)
     ]
-    for process in processes:
-        process.start()
+    # Ctrl-C reaches the whole group of processes: a job must not see it, not even while it imports.
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        for process in processes:
+            process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     gather = _Gather(listen, plan.jobs)
     try:
         while not gather.is_complete(processes):
