@@ -196,9 +196,9 @@ class _Case:
             try:
                 done[name] = self.clients[name].collect()
             except WorkerFailure as failure:
-                self._failure(
-                    name, failure, None if batch is None else self.result.op_count, "batch"
-                )
+                # Which op of the batch it was is not known, so the trace keeps the whole batch.
+                last = None if batch is None else self.result.op_count + len(batch) - 1
+                self._failure(name, failure, last, "batch")
         for pair in list(self.active):
             if pair[0] in done and pair[1] in done:
                 for found in self._compare(pair, done[pair[0]], done[pair[1]], batch):

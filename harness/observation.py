@@ -14,7 +14,7 @@ import torch
 from ..backends.contract import ComponentType, NodeId, SanityCheckError, TreeCore
 from ..backends.inspection import TreeSnapshot
 from ..backends.pools import Pools
-from .canonical import Names, Plain, tensor, value
+from .canonical import Names, Plain, pack, tensor, value
 
 if TYPE_CHECKING:
     from .cache import Cache
@@ -43,18 +43,17 @@ class Observation(msgspec.Struct, array_like=True):
     pool: list[Plain]
     sizes: list[int]
     tree: Plain = None
-    snapshot: Plain = None
+    snapshot: Any = None
     findings: list[Finding] = []
     dead: bool = False
 
 
-_ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Observation)
 
 
 def encode(observation: Observation) -> bytes:
     """An observation as bytes; equal observations give equal bytes."""
-    return _ENCODER.encode(observation)
+    return pack(observation)
 
 
 def decode(data: bytes) -> Observation:
@@ -99,8 +98,30 @@ def tree(
         "free": free_list(cache.pools) if whole_pool else None,
         "rows": [tensor(row) for row in _rows(cache)],
         "healthy": _healthy(core),
+        "settings": _settings(core),
         "compatible": core.is_write_through_compatible(),
     }
+
+
+SETTINGS = (
+    "page_size",
+    "is_eagle",
+    "enable_hicache",
+    "enable_storage",
+    "enable_external_cache_linker",
+    "write_through_threshold",
+    "is_write_back",
+    "has_swa_host_pool",
+    "is_host_memory_buffer_only",
+    "supports_rotation_base",
+    "write_back_duplicate_reclaim_digest",
+)
+"""Attributes that every core carries (PLUG-1); `device` is told by its type."""
+
+
+def _settings(core: TreeCore) -> list[Plain]:
+    values = [int(getattr(core, name)) for name in SETTINGS]
+    return [*values, str(core.device).partition(":")[0], core.kv_events.enabled]
 
 
 def _rows(cache: Cache) -> list[torch.Tensor]:
@@ -124,20 +145,21 @@ def _node(core: TreeCore, names: Names, node: NodeId) -> list[Plain]:
     ]
 
 
-def snapshot(taken: TreeSnapshot, names: Names) -> Plain:
-    """The whole state of a core as its inspector shows it, with handles renamed."""
-    plain = msgspec.to_builtins(taken)
-    for node in plain["nodes"]:
-        node["node_id"] = names.handle(node["node_id"])
-        node["parent_id"] = names.handle(node["parent_id"])
-        node["child_ids"] = [names.handle(child) for child in node["child_ids"]]
-        for name in ("write_through_pending_id", "load_back_pending_id"):
-            node[name] = names.handle(node[name])
-        for name in ("device_lock_uuid", "host_lock_uuid"):
-            node[name] = {kind: names.receipt(uuid) for kind, uuid in node[name].items()}
-    for name in ("device_leaves", "host_leaves"):
-        plain[name] = sorted(names.handle(node) for node in plain[name])
-    return plain
+def snapshot(taken: TreeSnapshot, names: Names) -> TreeSnapshot:
+    """The whole state of a core as its inspector shows it, its handles renamed in place."""
+    handle = names.handle
+    for node in taken.nodes:
+        node.node_id = handle(node.node_id)
+        node.parent_id = handle(node.parent_id)
+        node.child_ids = [handle(child) for child in node.child_ids]
+        node.write_through_pending_id = handle(node.write_through_pending_id)
+        node.load_back_pending_id = handle(node.load_back_pending_id)
+        for uuids in (node.device_lock_uuid, node.host_lock_uuid):
+            for kind, uuid in uuids.items():
+                uuids[kind] = names.receipt(uuid)
+    taken.device_leaves = sorted(map(handle, taken.device_leaves))
+    taken.host_leaves = sorted(map(handle, taken.host_leaves))
+    return taken
 
 
 def _healthy(core: TreeCore) -> Any:

@@ -111,7 +111,7 @@ UNDRIVEN_FOR = {
         demote
         finish_load_back
         finish_write_through
-        has_swa_host_pool
+        has_swa_host_pool(value)
         insert_host
         mark_write_through_pending
         sanity_check(ongoing_load_back)
@@ -125,7 +125,7 @@ UNDRIVEN_FOR = {
         PoolTransfer.name
         PoolTransferResult
         StorageBackupSpec
-        buffer_backup_pool_keys
+        buffer_backup_pool_keys(hash_values)
     """,
     "both our cores refuse it": """
         CacheInitParams.component_registry_override
@@ -145,16 +145,6 @@ UNDRIVEN_FOR = {
     "the contract leaves its form open": """
         node_by_id
         pretty_print
-    """,
-    "the observation does not read these attributes yet": """
-        device
-        enable_hicache
-        enable_storage
-        is_host_memory_buffer_only
-        page_size
-        supports_rotation_base
-        write_back_duplicate_reclaim_digest
-        write_through_threshold
     """,
 }
 """What no op drives or no comparison reads yet, by reason. This list only shrinks.
