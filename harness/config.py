@@ -19,7 +19,7 @@ COMPONENT_NAMES = {
 """Components as traces spell them."""
 
 PolicyValue = bool | int | float | str
-"""A policy parameter. Text stands for what JSON can't hold: `nan`, `inf`, `-inf`, a huge integer."""
+"""A policy parameter. Text stands for what JSON can't hold: `nan`, `inf`, a huge integer."""
 
 
 class Config(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -68,13 +68,14 @@ def problems(config: Config) -> list[str]:
     unknown = [name for name in config.components if name not in COMPONENT_NAMES]
     if unknown or config.components[:1] != ("full",):
         known = ", ".join(COMPONENT_NAMES)
-        found.append(f"components must start with full and name only {known}, got {config.components}")
+        found.append(f"components must be full, then some of {known}, got {config.components}")
     for name in ("page_size", "capacity", "rows", "row_length"):
         value = getattr(config, name)
         if not 1 <= value <= MAX_I64:
             found.append(f"{name} must be a positive number, got {value}")
-    if config.write_through_threshold < 0:
-        found.append(f"write_through_threshold must not be negative, got {config.write_through_threshold}")
+    threshold = config.write_through_threshold
+    if threshold < 0:
+        found.append(f"write_through_threshold must not be negative, got {threshold}")
     for name, value in config.policy_config.items():
         try:
             _number(value)

@@ -52,7 +52,7 @@ class CoreOps:
         self.config = config
         self.references = references
         self.suspended: SuspendedInsert | None = None
-        self._handlers: dict[type[ops.Op], Callable[[Any], None]] = {
+        self._handlers: dict[type[ops.Op], Callable[[Any], object]] = {
             ops.CoreMatch: self._match,
             ops.CoreInsert: self._insert,
             ops.CoreResume: self._resume,

@@ -1,7 +1,7 @@
 """Runs one case through several sides and compares them pair by pair.
 
 Each side runs a batch of ops alone; the observations are compared afterwards, one by one. That is
-sound because ops name nothing of a side, and it lets sides in worker processes run at the same time.
+sound because ops name nothing of a side, and sides in worker processes run at the same time.
 """
 
 from __future__ import annotations
@@ -57,15 +57,19 @@ class LocalClient:
         self._batch: Sequence[ops.AnyOp] | None = None
 
     def open(self, config: Config, settings: Settings) -> str | None:
+        """See `Client`."""
         return self._side.open(config, settings)
 
     def submit(self, batch: Sequence[ops.AnyOp] | None) -> None:
+        """See `Client`; nothing starts before `collect`."""
         self._batch = batch
 
     def collect(self) -> Batch:
+        """See `Client`."""
         return self._side.finish() if self._batch is None else self._side.run(self._batch)
 
     def figures(self) -> dict[str, int]:
+        """See `Client`."""
         return self._side.figures()
 
     def close(self) -> None:
@@ -83,6 +87,7 @@ class RemoteClient:
         self._decode = msgspec.msgpack.Decoder(Batch).decode
 
     def open(self, config: Config, settings: Settings) -> str | None:
+        """See `Client`."""
         if not self._worker.is_running:
             self._worker.restart()
         answer = self._request("open", msgspec.json.encode((config, settings)))
@@ -92,6 +97,7 @@ class RemoteClient:
         return self._worker.request(kind, payload, BATCH_SECONDS_MAX)
 
     def submit(self, batch: Sequence[ops.AnyOp] | None) -> None:
+        """See `Client`."""
         if batch is None:
             self._pending = self._pool.submit(self._request, "finish", b"")
         else:
@@ -99,13 +105,16 @@ class RemoteClient:
             self._pending = self._pool.submit(self._request, "run", data)
 
     def collect(self) -> Batch:
+        """See `Client`."""
         assert self._pending is not None, "collect without submit"
         return self._decode(self._pending.result())
 
     def figures(self) -> dict[str, int]:
+        """See `Client`."""
         return msgspec.msgpack.decode(self._request("figures", b""), type=dict[str, int])
 
     def close(self) -> None:
+        """End the worker."""
         self._pool.shutdown()
         self._worker.close()
 
@@ -186,9 +195,7 @@ class _Case:
 
     def step(self, batch: list[ops.AnyOp] | None) -> None:
         """Run one batch on every side that is still compared, then compare."""
-        names = sorted(
-            {name for pair in self.active for name in pair}, key=_remote_first(self.clients)
-        )
+        names = self._remote_first()
         done: dict[str, Batch] = {}
         for name in names:
             self.clients[name].submit(batch)
@@ -204,6 +211,11 @@ class _Case:
                 for found in self._compare(pair, done[pair[0]], done[pair[1]], batch):
                     self._record(pair, found)
         self.result.op_count += len(batch) if batch is not None else 0
+
+    def _remote_first(self) -> list[str]:
+        """Sides that are still compared; those in workers start before this process is busy."""
+        names = dict.fromkeys(name for pair in self.active for name in pair)
+        return sorted(names, key=lambda name: isinstance(self.clients[name], LocalClient))
 
     def _compare(
         self, pair: Pair, left: Batch, right: Batch, batch: list[ops.AnyOp] | None
@@ -272,10 +284,6 @@ class _Case:
         return {name: side.figures() for name, side in alive.items() if name not in refused}
 
 
-def _remote_first(clients: dict[str, Client]) -> object:
-    return lambda name: (isinstance(clients[name], LocalClient), name)
-
-
 def _difference(
     pair: Pair, left: bytes, right: bytes, op_index: int | None, op_kind: str
 ) -> Divergence | None:
@@ -298,21 +306,21 @@ def _finding(
     pair: Pair, left: bytes, right: bytes, op_index: int | None, op_kind: str
 ) -> Divergence | None:
     """A finding of one side; of both when they agree, for a fault that the cores share."""
-    seen = [observation.decode(data).findings for data in (left, right)]
-    for name, mine, theirs in ((pair[0], *seen), (pair[1], *reversed(seen))):
-        if mine:
-            finding = mine[0]
-            return Divergence(
-                pair=pair,
-                kind="oracle",
-                op_index=op_index,
-                op_kind=op_kind,
-                where=f"{finding.oracle}: {finding.message}",
-                side=None if finding in theirs else name,
-                signature=f"oracle:{op_kind}:{finding.oracle}"
-                + ("" if finding in theirs else f"@{name}"),
-            )
-    return None
+    mine, theirs = (observation.decode(data).findings for data in (left, right))
+    if not mine and not theirs:
+        return None
+    finding = (mine or theirs)[0]
+    is_shared = finding in mine and finding in theirs
+    side = None if is_shared else pair[0] if finding in mine else pair[1]
+    return Divergence(
+        pair=pair,
+        kind="oracle",
+        op_index=op_index,
+        op_kind=op_kind,
+        where=f"{finding.oracle}: {finding.message}",
+        side=side,
+        signature=f"oracle:{op_kind}:{finding.oracle}" + ("" if side is None else f"@{side}"),
+    )
 
 
 def _batches(trace: Iterable[ops.AnyOp]) -> Iterator[list[ops.AnyOp]]:

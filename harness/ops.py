@@ -78,7 +78,7 @@ class Arrive(Op, tag="arrive"):
 
 
 class Prefill(Op, tag="prefill"):
-    """Compute `count` more tokens of a request's prompt (all when None), then checkpoint it or not."""
+    """Compute `count` more tokens of a prompt (all when None), then checkpoint it or not."""
 
     request: int
     count: int | None = None
@@ -254,7 +254,7 @@ class WalkEnd(Op, tag="walk_end"):
 
 
 class EvictLeaf(Op, tag="evict_leaf"):
-    """`evict_device_leaf` of the node that the open walk offered; of any other node it is hostile."""
+    """`evict_device_leaf` of the node that the open walk offered; hostile of any other."""
 
     node: NodeRef = "offered"
     flip_mode: bool = False

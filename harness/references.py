@@ -55,7 +55,7 @@ class References:
     def refresh(self) -> list[NodeId]:
         """All live handles, oldest first; the dead among them move to `stale`."""
         self._take_new()
-        alive = []
+        alive: list[NodeId] = []
         for node in self.live:
             (alive if self.is_live(node) else self.stale).append(node)
         self.live = alive

@@ -30,7 +30,7 @@ from . import observation, ops, oracles, tokens
 from .cache import Cache, CacheError, Request
 from .canonical import tensor
 from .config import Config
-from .execute import FULL, CoreOps
+from .execute import CoreOps
 from .observation import Finding, Observation
 from .recorder import Recorder
 from .references import References
@@ -97,7 +97,7 @@ class LocalSide:
         self._inspector = inspector
 
     def open(self, config: Config, settings: Settings) -> str | None:
-        """Build a fresh side. Returns the class of the error if the core refuses the configuration."""
+        """Build a fresh side; the class of the error if the core refuses the configuration."""
         self.config, self.settings = config, settings
         self.pools = make_pools(
             config.capacity,
@@ -201,7 +201,7 @@ class LocalSide:
 
     def _raw_snapshot(self) -> Any:
         """The inspected tree with its own handles, so that looking at it numbers nothing."""
-        return msgspec.to_builtins(self._inspector(self._core)) if self._inspector else None
+        return self._inspector(self._core) if self._inspector else None
 
     def _guarded(self, act: Callable[[], None], what: str) -> str | None:
         """Run something; a core's error is its outcome, any other error is the harness's own."""
@@ -392,7 +392,7 @@ def _touch(side: LocalSide, op: ops.Touch) -> None:
     side.cache.touch(side.core_ops.key(op.tokens, op.namespace))
 
 
-REQUEST_HANDLERS: dict[type[Any], Callable[[LocalSide, Any], None]] = {
+REQUEST_HANDLERS: dict[type[Any], Callable[[LocalSide, Any], object]] = {
     ops.Arrive: _arrive,
     ops.Prefill: _request_op(
         lambda cache, request, op: cache.prefill(request, op.count, op.checkpoint)

@@ -17,7 +17,7 @@ class UnknownNodeError(TreeCoreError, KeyError):
 
 
 class ContractError(TreeCoreError, AssertionError):
-    """A call out of protocol: a lock that is not held, a walk that is not open, a foreign receipt."""
+    """A call out of protocol: a lock not held, a walk not open, a foreign receipt."""
 
 
 class InvalidArgumentError(TreeCoreError, ValueError):

@@ -89,9 +89,11 @@ class KvEventLoraNames:
             self._by_extra_key[req.extra_key] = name
 
     def get(self, extra_key: str | None) -> str | None:
+        """The name registered for exactly this namespace."""
         return None if extra_key is None else self._by_extra_key.get(extra_key)
 
     def resolve(self, extra_key: str | None) -> str | None:
+        """`get`, else the name of the adapter whose id ends the namespace."""
         if not extra_key:
             return None
         exact = self._by_extra_key.get(extra_key)
@@ -109,7 +111,9 @@ class LoRANameTable:
         self._by_adapter[lora_id] = lora_name
 
     def get(self, extra_key: str | None) -> str | None:
+        """The name of the adapter whose id ends the namespace."""
         return self._by_adapter.get(extra_key[-ADAPTER_ID_LENGTH:]) if extra_key else None
 
     def resolve(self, extra_key: str | None) -> str | None:
+        """The same as `get`."""
         return self.get(extra_key)

@@ -94,9 +94,10 @@ class RadixKey:
         return self.match_at(other, 0, page_size)
 
     def match_at(self, other: RadixKey, offset: int, page_size: int = 1) -> int:
-        """Units of this key that equal those of `other` from `offset`, in whole pages (KEY-11, KEY-12).
+        """Units of this key that equal those of `other` from `offset`, in whole pages (KEY-11).
 
-        Raises `ValueError` for another namespace or kind of unit, `IndexError` for a bad offset.
+        Raises `ValueError` for another namespace or kind of unit and `IndexError` for a bad
+        offset (KEY-12).
         """
         for name in ("extra_key", "cache_salt", "is_bigram"):
             if getattr(self, name) != getattr(other, name):

@@ -1,4 +1,4 @@
-"""Results of a core's methods (KEY-54 to KEY-60, EVD-6, LOCK-2, section 1.5 of the host chapter)."""
+"""Results of a core's methods (KEY-54 to KEY-60, EVD-6, LOCK-2, and the host-tier chapter)."""
 
 from __future__ import annotations
 
