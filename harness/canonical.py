@@ -15,6 +15,7 @@ import zlib
 from array import array
 from collections.abc import Callable
 from enum import Enum
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -121,13 +122,33 @@ def tensor(values: torch.Tensor) -> Plain:
 
 def sequence(names: Names, values: list[Any] | tuple[Any, ...]) -> Plain:
     """Elements of a list; length and checksum when it is a long one."""
-    if len(values) <= INLINE_MAX:
-        return [value(names, item) for item in values]
-    plain = [value(names, item) for item in values]
-    return ["long", len(values), zlib.crc32(_ENCODER.encode(plain))]
+    plain = [item if type(item) in _ATOMS else value(names, item) for item in values]
+    if len(plain) <= INLINE_MAX:
+        return plain
+    return ["long", len(plain), zlib.crc32(pack(plain))]
 
 
-_ENCODER = msgspec.msgpack.Encoder()
+_ATOMS = frozenset({type(None), bool, int, str, float})
+"""Types that msgpack holds as they are, so they need no encoder."""
+
+_PACKER = msgspec.msgpack.Encoder()
+
+
+def pack(plain: Any) -> bytes:
+    """Plain data, or a struct of it, in msgpack. Integers beyond 64 bits are written as text."""
+    try:
+        return _PACKER.encode(plain)
+    except OverflowError:
+        return _PACKER.encode(_spell_out(msgspec.to_builtins(plain)))
+
+
+def _spell_out(plain: Any) -> Any:
+    if isinstance(plain, list):
+        return [_spell_out(item) for item in plain]
+    if isinstance(plain, dict):
+        return {key: _spell_out(item) for key, item in plain.items()}
+    is_wide = type(plain) is int and not -(2**63) <= plain < 2**64
+    return str(plain) if is_wide else plain
 
 
 def _mapping(names: Names, values: dict[Any, Any]) -> Plain:
@@ -146,20 +167,7 @@ def _bytes(tokens: array[int]) -> Any:
     return (ctypes.c_char * (count * tokens.itemsize)).from_address(address)
 
 
-def _integer(names: Names, number: int) -> Plain:
-    return int(number) if -(2**63) <= number < 2**64 else str(int(number))
-
-
-def _same(names: Names, item: Any) -> Plain:
-    return item
-
-
 _ENCODERS: dict[type, Encoder] = {
-    type(None): _same,
-    bool: _same,
-    str: _same,
-    float: _same,
-    int: _integer,
     torch.Tensor: lambda names, item: tensor(item),
     list: sequence,
     tuple: sequence,
@@ -172,6 +180,8 @@ _ENCODERS: dict[type, Encoder] = {
 def value(names: Names, item: Any) -> Plain:
     """Any value of the contract as plain data."""
     kind = type(item)
+    if kind in _ATOMS:
+        return item
     encoder = _ENCODERS.get(kind)
     if encoder is None:
         encoder = _ENCODERS[kind] = _encoder_of(kind)
@@ -184,14 +194,14 @@ def _encoder_of(kind: type) -> Encoder:
     if issubclass(kind, Enum):
         return lambda names, item: item.value
     if issubclass(kind, int):
-        return _integer
+        return lambda names, item: int(item)
     return lambda names, item: repr(item)
 
 
 def field_encoder(name: str) -> Encoder:
     """How a field or parameter of this name is encoded."""
     if name in HANDLE_FIELDS:
-        return lambda names, item: names.handle(item)
+        return Names.handle
     if name in HANDLE_LIST_FIELDS:
         return lambda names, item: None if item is None else [names.handle(one) for one in item]
     if name in RECEIPT_FIELDS:
@@ -200,14 +210,30 @@ def field_encoder(name: str) -> Encoder:
 
 
 def _struct_encoder(kind: type[msgspec.Struct], inner: Encoder = value) -> Encoder:
-    encoders = [(name, field_encoder(name)) for name in kind.__struct_fields__]
-    fields = [(name, inner if known is value else known) for name, known in encoders]
+    known = [field_encoder(name) for name in kind.__struct_fields__]
+    # None stands for a field without a meaning of its own, most often an atom.
+    encoders = [None if encoder is value else encoder for encoder in known]
+    read = _reader(kind.__struct_fields__)
     label = kind.__name__
 
     def encode(names: Names, item: Any) -> Plain:
-        return [label, *[encoder(names, getattr(item, name)) for name, encoder in fields]]
+        plain = [label]
+        plain += [
+            (found if type(found) in _ATOMS else inner(names, found))
+            if encoder is None
+            else encoder(names, found)
+            for encoder, found in zip(encoders, read(item), strict=True)
+        ]
+        return plain
 
     return encode
+
+
+def _reader(fields: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    """Reads all fields of a struct at once."""
+    if len(fields) > 1:
+        return attrgetter(*fields)
+    return lambda item: tuple([getattr(item, name) for name in fields])
 
 
 def whole(names: Names, item: Any) -> Plain:
@@ -218,7 +244,7 @@ def whole(names: Names, item: Any) -> Plain:
 
 def _elements(names: Names, item: Any) -> Plain:
     if isinstance(item, (list, tuple)):
-        return [_elements(names, one) for one in item]
+        return [one if type(one) in _ATOMS else _elements(names, one) for one in item]
     return value(names, item)
 
 
@@ -231,6 +257,8 @@ def argument(names: Names, item: Any) -> Plain:
     What a cache passes is made from ops and from earlier answers, whose contents are compared.
     """
     kind = type(item)
+    if kind in _ATOMS:
+        return item
     encoder = _ARGUMENT_ENCODERS.get(kind)
     if encoder is None:
         encoder = _ARGUMENT_ENCODERS[kind] = _argument_encoder(kind)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from time import perf_counter_ns
 from typing import Any
 
@@ -59,6 +60,9 @@ def recorded_methods() -> list[str]:
     return [name for name in names if name not in UNRECORDED and not name.startswith("_")]
 
 
+_RECORDED = frozenset(recorded_methods())
+
+
 def _handle_result(names: Names, item: Any) -> Plain:
     return names.handle(item)
 
@@ -103,17 +107,13 @@ _RESULTS: dict[str, Encoder] = {
 """Methods whose result holds handles outside a struct."""
 
 
-def _asked(names: Names, item: Any) -> Plain:
-    return names.asked(item)
-
-
 def _asked_list(names: Names, item: Any) -> Plain:
     return [names.asked(one) for one in item]
 
 
 def _argument_encoder(name: str) -> Encoder:
     if name in HANDLE_FIELDS:
-        return _asked
+        return Names.asked
     if name in HANDLE_LIST_FIELDS:
         return _asked_list
     if name in ("device_frees", "host_frees", "cache_actions"):
@@ -134,14 +134,12 @@ class Recorder:
         object.__setattr__(self, "names", Names())
         object.__setattr__(self, "calls", [])
         object.__setattr__(self, "last_error", None)
-        object.__setattr__(self, "wrapped_ns", 0)
+        object.__setattr__(self, "clock", [0])
         object.__setattr__(self, "behaviours", Counter())
         object.__setattr__(self, "probe", None)
         object.__setattr__(self, "changed_by_refusal", [])
         results = _RESULTS if ordered else _RESULTS | _UNORDERED
-        for name in recorded_methods():
-            encode_result = results.get(name, value)
-            object.__setattr__(self, name, self._wrap(name, getattr(core, name), encode_result))
+        object.__setattr__(self, "_results", results)
         read_empty = self._wrap("empty_match_result", self._read_empty_match, value)
         object.__setattr__(self, "_read_empty", read_empty)
 
@@ -149,10 +147,11 @@ class Recorder:
     names: Names
     calls: list[Plain]
     last_error: BaseException | None
-    wrapped_ns: int
+    clock: list[int]
     behaviours: Counter[str]
     probe: Callable[[], Any] | None
     changed_by_refusal: list[str]
+    _results: dict[str, Encoder]
 
     def watch_refusals(self, probe: Callable[[], Any] | None) -> None:
         """Compare what `probe` returns before and after every refused call (BND-45); None stops.
@@ -165,7 +164,7 @@ class Recorder:
     def core_ns(self) -> int:
         """Nanoseconds in the core; a plug that converts values counts its own core's time apart."""
         own = getattr(self.core, "core_ns", None)
-        return self.wrapped_ns if own is None else int(own)
+        return self.clock[0] if own is None else int(own)
 
     def _read_empty_match(self) -> Any:
         return self.core.empty_match_result
@@ -173,7 +172,12 @@ class Recorder:
     def __getattr__(self, name: str) -> Any:
         if name in PROPERTIES:
             return self._read_empty()
-        return getattr(self.core, name)
+        if name not in _RECORDED:
+            return getattr(self.core, name)
+        # Wrapped when it is first called: a case calls a few of the many methods.
+        wrapped = self._wrap(name, getattr(self.core, name), self._results.get(name, value))
+        object.__setattr__(self, name, wrapped)
+        return wrapped
 
     def __setattr__(self, name: str, new: Any) -> None:
         if name not in SETTINGS:
@@ -198,19 +202,18 @@ class Recorder:
     def _wrap(
         self, name: str, method: Callable[..., Any], encode_result: Encoder
     ) -> Callable[..., Any]:
-        names, calls = self.names, self.calls
-        parameters = parameters_of(name)
-        encoders = {parameter: _argument_encoder(parameter) for parameter in parameters}
+        names, calls, clock = self.names, self.calls, self.clock
+        by_name = _argument_encoders(name)
+        encoders = list(by_name.values())
         watch = WATCHED.get(name)
         buffers = name == "evict_excess_path_states" or name == "commit_hicache_transfers"
 
         def call(*positional: Any, **keywords: Any) -> Any:
             arguments = [
-                encoders[parameter](names, item)
-                for parameter, item in zip(parameters, positional, strict=False)
+                encoder(names, item) for encoder, item in zip(encoders, positional, strict=False)
             ]
             for parameter, item in keywords.items():
-                arguments.append([parameter, encoders[parameter](names, item)])
+                arguments.append([parameter, by_name[parameter](names, item)])
             entry: list[Plain] = [name, arguments]
             calls.append(entry)
             before = self.probe() if self.probe is not None else None
@@ -218,11 +221,11 @@ class Recorder:
             try:
                 result = method(*positional, **keywords)
             except Exception as error:
-                self._spent(perf_counter_ns() - started)
+                clock[0] += perf_counter_ns() - started
                 entry.append(self._error(error))
                 self._check_refusal(name, before, error)
                 raise
-            self._spent(perf_counter_ns() - started)
+            clock[0] += perf_counter_ns() - started
             if watch is not None:
                 watch(self.behaviours, result, names.is_new)
             entry.append(["ok", encode_result(names, result)])
@@ -238,10 +241,12 @@ class Recorder:
         if self.probe() != before:
             self.changed_by_refusal.append(name)
 
-    def _spent(self, nanoseconds: int) -> None:
-        object.__setattr__(self, "wrapped_ns", self.wrapped_ns + nanoseconds)
+@cache
+def _argument_encoders(name: str) -> dict[str, Encoder]:
+    return {parameter: _argument_encoder(parameter) for parameter in parameters_of(name)}
 
 
+@cache
 def parameters_of(name: str) -> list[str]:
     """Parameter names of a method of the contract, in order."""
     item = vars(TreeCore).get(name)
