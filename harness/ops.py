@@ -223,7 +223,7 @@ class Unlock(Op, tag="unlock"):
 
 
 class Pin(Op, tag="pin"):
-    """`inc_full_pin`, or with `release` the k-th pin's `dec_full_pin`; `force` releases any node."""
+    """`inc_full_pin`, or with `release` the k-th pin's `dec_full_pin`; `force`: any node's."""
 
     node: NodeRef = "root"
     release: int | None = None
@@ -397,7 +397,7 @@ def is_hostile(op: Op) -> bool:
 
 
 def _is_wild(op: Op) -> bool:
-    """Whether an op names a handle that never was, a component that is not there, or a bad number."""
+    """Whether an op names a handle that never was, a component not there, or a bad number."""
     refs = [getattr(op, "node", ""), getattr(op, "until", ""), *getattr(op, "nodes", ())]
     if any(ref.startswith("bogus:") for ref in refs):
         return True

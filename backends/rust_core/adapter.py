@@ -408,6 +408,12 @@ class RustTreeCore(DeviceTierOnly):
 
     # --- Host tier and storage ------------------------------------------------------------
 
+    def buffer_backup_pool_keys(
+        self, node_id: NodeId, hash_values: list[str]
+    ) -> dict[ComponentType, dict[PoolName, list[str]]]:
+        self._native.is_root(node_id)  # No component names pools, but the handle must be known.
+        return {}
+
     def build_backup_kv_action(self, node_id: NodeId) -> BackupKV:
         return BackupKV(self._native.build_backup_chain(node_id))
 
