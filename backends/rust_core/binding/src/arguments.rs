@@ -44,7 +44,8 @@ impl FromPyObject<'_, '_> for Component {
 
 /// A key whose tokens are borrowed from the caller's array.
 pub struct KeyArg<'py> {
-    buffer: PyBuffer<i64>,
+    // `None` for an empty array, whose buffer points nowhere.
+    buffer: Option<PyBuffer<i64>>,
     len: usize,
     extra_key: Option<Bound<'py, PyString>>,
     cache_salt: Option<Bound<'py, PyString>>,
@@ -58,17 +59,11 @@ impl<'py> KeyArg<'py> {
         cache_salt: Option<Bound<'py, PyString>>,
         limit: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Self> {
-        static ARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
         let py = token_ids.py();
-        let buffer = token_ids
-            .is_instance(ARRAY.import(py, "array", "array")?)?
-            .then(|| PyBuffer::<i64>::get(token_ids).ok())
-            .flatten()
-            .filter(|buffer| buffer.format().to_bytes() == b"q");
-        let Some(buffer) = buffer else {
+        let Some(buffer) = token_buffer(token_ids)? else {
             return Err(CONTRACT.raise(py, "a key's token_ids must be an array('q')"));
         };
-        let mut len = buffer.item_count();
+        let mut len = buffer.as_ref().map_or(0, |buffer| buffer.item_count());
         if let Some(limit) = limit {
             if limit.lt(0)? {
                 return Err(INVALID_ARGUMENT.raise(py, "a key's limit must not be negative"));
@@ -85,13 +80,14 @@ impl<'py> KeyArg<'py> {
 
     /// The key as the tree takes it.
     pub fn key(&self) -> PyResult<Key<'_>> {
-        let tokens: &[i64] = if self.len == 0 {
-            &[]
-        } else {
+        let tokens: &[i64] = match &self.buffer {
             // SAFETY: an `array('q')` is contiguous, aligned and at least this long, and the
             // buffer keeps it from moving. The interpreter lock is held for the whole call, so
             // that no other thread writes to it; this is why native work never gives it up.
-            unsafe { std::slice::from_raw_parts(self.buffer.buf_ptr().cast(), self.len) }
+            Some(buffer) => unsafe {
+                std::slice::from_raw_parts(buffer.buf_ptr().cast(), self.len)
+            },
+            None => &[],
         };
         Ok(Key {
             tokens,
@@ -112,4 +108,19 @@ impl<'py> KeyArg<'py> {
     pub fn extra_key(&self) -> Option<&Bound<'py, PyString>> {
         self.extra_key.as_ref()
     }
+}
+
+/// The memory of an `array('q')`, without one for an empty array; `None` for anything else.
+fn token_buffer(token_ids: &Bound<'_, PyAny>) -> PyResult<Option<Option<PyBuffer<i64>>>> {
+    static ARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let py = token_ids.py();
+    if !token_ids.is_instance(ARRAY.import(py, "array", "array")?)? {
+        return Ok(None);
+    }
+    if let Ok(buffer) = PyBuffer::<i64>::get(token_ids) {
+        let is_signed_word = buffer.format().to_bytes() == b"q";
+        return Ok(is_signed_word.then_some(Some(buffer)));
+    }
+    let is_empty = token_ids.len()? == 0 && token_ids.getattr("typecode")?.eq("q")?;
+    Ok(is_empty.then_some(None))
 }
