@@ -128,8 +128,7 @@ def _struct_default(default: Any) -> Any:
 def lacking_methods(core_class: Any) -> tuple[set[str], dict[str, set[str]]]:
     """Methods of the contract that a released core lacks, and parameters that others lack.
 
-    Raises `ReleaseMismatchError` when a method of the release demands a parameter that the
-    contract doesn't give.
+    A method that demands something the contract doesn't give is another method: it lacks too.
     """
     methods: set[str] = set()
     parameters: dict[str, set[str]] = {}
@@ -148,8 +147,9 @@ def lacking_methods(core_class: Any) -> tuple[set[str], dict[str, set[str]]]:
             if parameter.default is inspect.Parameter.empty
             and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         }
-        if unknown := demanded - mine:
-            raise ReleaseMismatchError(f"{name} of the installed sglang demands {sorted(unknown)}")
+        if demanded - mine:
+            methods.add(name)
+            continue
         if lacking := mine - set(found):
             parameters[name] = lacking
     return methods, parameters

