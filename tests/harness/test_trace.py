@@ -112,7 +112,7 @@ def test_what_is_no_trace_is_refused(
         ({"config": {"capacity": 0}}, "config.capacity", "must be a positive number"),
         ({"config": {"page_size": "4"}}, "config.page_size", "expected int, got str"),
         ({"config": {"pagesize": 4}}, "config.pagesize", "did you mean `page_size`?"),
-        ({"config": {"components": ["mamba"]}}, "config.components", "must start with full"),
+        ({"config": {"components": ["mamba"]}}, "config.components", "must be full"),
         (
             {"config": {"policy_config": {"threshold": "many"}}},
             "config.policy_config.threshold",
