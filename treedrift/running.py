@@ -25,6 +25,9 @@ from .models.swarm import generate_case
 OWN_CORES = frozenset({"python", "rust"})
 """Cores that answer calls out of protocol alike; only they are given hostile ops."""
 
+WORKER_BYTES_MAX = 12 * 2**30
+"""Resident memory at which a worker counts as running away."""
+
 HOSTILE_EVERY = 3
 """One case in so many is hostile, where the cores allow it."""
 
@@ -89,7 +92,9 @@ def _open_client(name: str) -> Client:
     if parsed.place() is None:
         backend: Backend = local_backend(parsed.name)
         return LocalClient(name, LocalSide(backend.create, backend.inspect))
-    return RemoteClient(name, Worker(core_command(parsed)))
+    worker = Worker(core_command(parsed), memory_bytes_max=WORKER_BYTES_MAX)
+    worker.launch()  # Importing a server takes seconds; several workers do it at once.
+    return RemoteClient(name, worker)
 
 
 def allows_hostile(pairs: Sequence[Pair]) -> bool:
