@@ -24,7 +24,7 @@ from ..backends.contract import (
     RadixKey,
     TreeCore,
 )
-from ..backends.pools import fingerprints, token_tensor
+from ..backends.pools import contents
 from . import ops
 from .asking import ask, misuse
 from .cache import Cache, OracleFinding
@@ -120,16 +120,15 @@ class CoreOps:
         root = self.core.root_node_handle()
         slots = self.core.collect_full_device_indices(result.last_device_node, root)
         keys, _ = self._content(op.tokens, op.namespace, result.device_prefix_len)
-        found, _ = self.cache.pools.kv.read(slots)
-        if not torch.equal(found, keys):
+        if not self.cache.pools.kv.holds(slots, keys):
             message = f"a match of {result.device_prefix_len} units returns KV of another prefix"
             self.cache.findings.append(OracleFinding("kv_content", message))
 
     def _content(
         self, tokens: list[int], namespace: ops.Namespace, length: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        ids = token_tensor(array("q", tokens)).to(self.cache.pools.kv.k.device)
-        keys = fingerprints(ids, (namespace.extra_key, namespace.cache_salt))
+        space = (namespace.extra_key, namespace.cache_salt)
+        keys, ids = contents(array("q", tokens), space, self.cache.pools.kv.k.device)
         return keys[:length], ids[:length]
 
     def _insert(self, op: ops.CoreInsert) -> None:

@@ -125,8 +125,7 @@ def _settings(core: TreeCore) -> list[Plain]:
 
 
 def _rows(cache: Cache) -> list[torch.Tensor]:
-    slots = cache.pools.table.slots
-    return [slots[request.row, : request.computed_len].long() for request in cache.requests]
+    return [request.slots[: request.computed_len] for request in cache.requests]
 
 
 def _node(core: TreeCore, names: Names, node: NodeId) -> list[Plain]:

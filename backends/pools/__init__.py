@@ -13,7 +13,7 @@ from .allocator import (
     make_allocator,
 )
 from .errors import PoolError
-from .fingerprint import NamespaceKey, fingerprints, namespace_seed, token_tensor
+from .fingerprint import NamespaceKey, contents, fingerprints, namespace_seed, token_tensor
 from .kv import POISON, KvBuffers
 from .pools import Pools, make_pools
 from .rows import RequestTable
@@ -31,6 +31,7 @@ __all__ = [
     "Pools",
     "RequestTable",
     "TokenAllocator",
+    "contents",
     "fingerprints",
     "make_allocator",
     "make_pools",

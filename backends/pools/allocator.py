@@ -25,6 +25,7 @@ FREE = "free"
 
 _FREE_MARK = 0
 _USED_MARK = 1
+_FEW = 32
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
@@ -109,18 +110,37 @@ class Allocator(ABC):
 
     def _release(self, units: torch.Tensor) -> None:
         """Check units and put them back. Raises `PoolError` before anything has changed."""
+        if self._are_few_and_out(units):
+            self._marks.index_fill_(0, units, _FREE_MARK)
+        else:
+            self._mark_released(units)
+        if self.need_sort:
+            self._staged.append(units)
+            self._staged_count += units.numel()
+        else:
+            self._put_back(units)
+
+    def _are_few_and_out(self, units: torch.Tensor) -> bool:
+        """Whether the units are few and each is out and named once; a quick way to the usual case.
+
+        Whatever it turns down is checked again by tensor operations, which name the fault.
+        """
+        if units.numel() > _FEW:
+            return False
+        numbers = units.tolist()
+        if not (1 <= min(numbers) and max(numbers) <= self._units):
+            return False
+        marks = self._marks.index_select(0, units).tolist()
+        return marks.count(_USED_MARK) == len(marks) == len(set(numbers))
+
+    def _mark_released(self, units: torch.Tensor) -> None:
         self._check_out(units)
-        order = torch.arange(0, -len(units), -1, dtype=torch.int32, device=self.device)
+        order = torch.arange(0, -units.numel(), -1, dtype=torch.int32, device=self.device)
         self._marks.index_copy_(0, units, order)
         found = self._marks.index_select(0, units)
         if not torch.equal(found, order):
             self._marks.index_fill_(0, units, _USED_MARK)
             raise PoolError("slots freed twice in one call", self._slots_of(units[found != order]))
-        if self.need_sort:
-            self._staged.append(units)
-            self._staged_count += len(units)
-        else:
-            self._put_back(units)
 
     def _check_out(self, units: torch.Tensor) -> None:
         low, high = torch.aminmax(units)
@@ -178,7 +198,7 @@ class TokenAllocator(Allocator):
     def free(self, indices: torch.Tensor) -> None:
         """Append slots in their order, to the free or to the staged list (POOL-15)."""
         slots = self._indices(indices)
-        if len(slots):
+        if slots.numel():
             # A copy, because the caller may write into its tensor while ours is staged.
             slots = slots.clone()
             self._release(slots)
@@ -238,7 +258,7 @@ class PagedAllocator(Allocator):
         for (prefix, seq, last), need in zip(extents, needs, strict=True):
             parts.append(self._extend_one(prefix, seq, last, pages[:need]))
             pages = pages[need:]
-        slots = torch.cat(parts) if parts else pages
+        slots = parts[0] if len(parts) == 1 else torch.cat(parts) if parts else pages
         self._note(ALLOC, slots)
         return slots
 
@@ -267,7 +287,7 @@ class PagedAllocator(Allocator):
     def free(self, indices: torch.Tensor) -> None:
         """Free the pages of these slots, each once, ascending (POOL-20)."""
         slots = self._indices(indices)
-        if len(slots):
+        if slots.numel():
             self._release(torch.unique(slots.div(self.page_size, rounding_mode="floor")))
             self._note(FREE, slots)
 
@@ -279,10 +299,13 @@ class PagedAllocator(Allocator):
         if start_pos % self.page_size:
             raise PoolError(f"a segment must start at a page, got position {start_pos}")
         slots = self._indices(indices)
-        if len(slots) == 0:
+        count = slots.numel()
+        if count == 0:
             return
         pages = slots[:: self.page_size].div(self.page_size, rounding_mode="floor")
-        run = self._expand(pages)[: len(slots)]
+        run = self._expand(pages)
+        if run.numel() != count:
+            run = run[:count]
         if not torch.equal(run, slots):
             raise PoolError("a freed segment is no run of pages", slots[run != slots].tolist())
         self._release(pages)
@@ -290,8 +313,11 @@ class PagedAllocator(Allocator):
 
     def _extend_one(self, prefix: int, seq: int, last: int, pages: torch.Tensor) -> torch.Tensor:
         in_open_page = min(-prefix % self.page_size, seq - prefix)
+        slots = self._expand(pages)[: seq - prefix - in_open_page]
+        if not in_open_page:
+            return slots
         head = torch.arange(last + 1, last + 1 + in_open_page, device=self.device)
-        return torch.cat([head, self._expand(pages)[: seq - prefix - in_open_page]])
+        return torch.cat([head, slots])
 
     def _expand(self, pages: torch.Tensor) -> torch.Tensor:
         """The slots of pages, page after page."""

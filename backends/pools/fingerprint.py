@@ -40,8 +40,32 @@ def fingerprints(
     start = namespace_seed(namespace) if before is None else before
     # Shifted, because a product with zero would leave no mark.
     mixed = ids + _TOKEN_START
-    mixed *= _multipliers(offset + len(ids), ids.device)[offset:]
+    multipliers = _multipliers(offset + ids.numel(), ids.device)
+    mixed *= multipliers[offset:] if offset else multipliers
     return mixed.cumsum_(0).add_(start)
+
+
+_SHORT = 512
+"""Longest sequence, in tokens, whose contents are kept for the next caller."""
+
+
+def contents(
+    tokens: array[int], namespace: NamespaceKey, device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Fingerprints and tokens of a whole sequence; shared with other callers, so only to read."""
+    if len(tokens) <= _SHORT:
+        return _short_contents(tokens.tobytes(), namespace, device)
+    ids = token_tensor(tokens).to(device)
+    return fingerprints(ids, namespace), ids
+
+
+@lru_cache(maxsize=4096)
+def _short_contents(
+    data: bytes, namespace: NamespaceKey, device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor]:
+    # Sides that run the same ops, and ops that repeat a key, ask for the same contents.
+    ids = token_tensor(array("q", data)).to(device)
+    return fingerprints(ids, namespace), ids
 
 
 def token_tensor(tokens: array[int]) -> torch.Tensor:

@@ -29,6 +29,14 @@ class KvBuffers:
         self.k.index_copy_(0, slots, fingerprints)
         self.v.index_copy_(0, slots, tokens)
 
+    def holds(self, slots: torch.Tensor, fingerprints: torch.Tensor) -> bool:
+        """Whether every slot holds its fingerprint.
+
+        The tokens need no look of their own: a fingerprint covers its token, and both are only
+        ever written together.
+        """
+        return torch.equal(self.k.index_select(0, slots), fingerprints)
+
     def read(self, slots: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Fingerprints and tokens of slots, copied."""
         return self.k.index_select(0, slots), self.v.index_select(0, slots)

@@ -12,7 +12,13 @@ from array import array
 import torch
 
 from treedrift.backends.contract import InsertParams, InsertResult, RadixKey, TreeCore
-from treedrift.backends.pools import PagedAllocator, Pools, fingerprints, token_tensor
+from treedrift.backends.pools import (
+    PagedAllocator,
+    Pools,
+    contents,
+    fingerprints,
+    token_tensor,
+)
 
 from ..config import MAX_I64, Config
 from ..ops import Namespace
@@ -30,6 +36,9 @@ class Cache(Controller):
     def __init__(self, core: TreeCore, config: Config, pools: Pools) -> None:
         self.requests: list[Request] = []
         self.waiting: list[Request] = []
+        # What each row's tokens are and stand for. A request uses them while it holds the row.
+        self._row_fingerprints = torch.empty_like(pools.table.slots)
+        self._row_tokens = torch.empty_like(pools.table.slots)
         super().__init__(core, config, pools)
 
     def reset(self) -> None:
@@ -70,9 +79,10 @@ class Cache(Controller):
             rotation_base=rotation_base,
             prompt_len=len(prompt),
             row=row,
+            slots=table.slots[row],
             lock=lock,
-            fingerprints=self._row_buffer(),
-            token_values=self._row_buffer(),
+            fingerprints=self._row_fingerprints[row],
+            token_values=self._row_tokens[row],
         )
         self._describe(request, 0)
         self.requests.append(request)
@@ -82,10 +92,12 @@ class Cache(Controller):
     def _adopt_prefix(self, request: Request, length: int) -> None:
         """Put the cached prefix into the row (CTL-15)."""
         path = self._path_slots(request)
-        if len(path) < length:
-            raise CacheError(f"a match of {length} has a path of {len(path)} slots")
-        self._check_content(request, path[:length])
-        self.pools.table.slots[request.row, :length] = path[:length]
+        if path.numel() < length:
+            raise CacheError(f"a match of {length} has a path of {path.numel()} slots")
+        if length:
+            prefix = path[:length]
+            self._check_content(request, prefix)
+            request.slots[:length] = prefix
         request.computed_len = request.protected_len = length
 
     def _path_slots(self, request: Request) -> torch.Tensor:
@@ -129,7 +141,7 @@ class Cache(Controller):
     def _compute(self, request: Request, count: int) -> bool:
         """Allocate slots for the next `count` tokens and write their KV."""
         start, end = request.computed_len, request.computed_len + count
-        row = self.pools.table.slots[request.row]
+        row = request.slots
         slots = self._slots_for(row, start, end)
         if slots is None:
             return False
@@ -159,7 +171,7 @@ class Cache(Controller):
         if request.computed_len <= 0 or length < request.protected_len:
             # A match of pairs covers one token more than its own key would: nothing is new.
             return
-        values = self.pools.table.slots[request.row, :length].clone()
+        values = request.slots[:length].clone()
         result = self.insert(
             self._insert_params(
                 request, key, values, request.protected_len, request.inserted_len, request.priority
@@ -188,13 +200,15 @@ class Cache(Controller):
             raise CacheError("an insert names no device node")
         root = self.core.root_node_handle(request.namespace.extra_key)
         path = self.core.collect_full_device_indices(node_id, root)
-        if len(path) != length or result.prefix_len > length:
+        count = path.numel()
+        if count != length or result.prefix_len > length:
             raise CacheError(
-                f"an insert of {length} units found {result.prefix_len}, its path has {len(path)}"
+                f"an insert of {length} units found {result.prefix_len}, its path has {count}"
             )
         self._check_content(request, path)
         start = request.protected_len
-        self.pools.table.slots[request.row, start:length] = path[start:]
+        if start < length:
+            request.slots[start:length] = path[start:]
         self.unlock(request.lock)
         request.lock = self.lock(node_id)
         request.protected_len = length
@@ -228,7 +242,8 @@ class Cache(Controller):
 
     def _release(self, request: Request) -> None:
         """Free what is in the row but not in the tree, unlock, give the row back (CTL-39)."""
-        self.pools.allocator.free_segment(self.private_slots(request), request.protected_len)
+        if request.protected_len < request.computed_len:
+            self.pools.allocator.free_segment(self.private_slots(request), request.protected_len)
         self.unlock(request.lock)
         self.pools.table.free_row(request.row)
         self.requests.remove(request)
@@ -239,7 +254,7 @@ class Cache(Controller):
 
     def private_slots(self, request: Request) -> torch.Tensor:
         """Slots of a live request that the tree does not own (CTL-40, CTL-60)."""
-        return self.pools.table.slots[request.row, request.protected_len : request.computed_len]
+        return request.slots[request.protected_len : request.computed_len]
 
     # --- Helpers --------------------------------------------------------------------------
 
@@ -249,9 +264,13 @@ class Cache(Controller):
         )
 
     def _request_key(self, request: Request, count: int) -> RadixKey:
-        """The first `count` tokens as a key of whole pages, in an array of its own."""
-        key = self._key(request.tokens[:count], request.namespace)
-        return key.page_aligned(self.config.page_size)
+        """The first `count` tokens as a key of whole pages, in an array of its own (KEY-8)."""
+        page = self.config.page_size
+        if page > 1:
+            extra = 1 if self.config.bigram else 0
+            units = max(0, count - extra) // page * page
+            count = units + extra if units else 0
+        return self._key(request.tokens[:count], request.namespace)
 
     def _insert_params(
         self,
@@ -272,27 +291,26 @@ class Cache(Controller):
             rotation_base=request.rotation_base,
         )
 
-    def _row_buffer(self) -> torch.Tensor:
-        table = self.pools.table
-        return torch.empty(table.row_length, dtype=torch.int64, device=table.slots.device)
-
     def _describe(self, request: Request, start: int) -> None:
         """Fill in the fingerprints and values of the request's tokens from `start` on."""
-        tokens = token_tensor(request.tokens[start:]).to(request.token_values.device)
-        end = start + len(tokens)
-        before = int(request.fingerprints[start - 1]) if start else None
         namespace = (request.namespace.extra_key, request.namespace.cache_salt)
+        device, end = request.token_values.device, len(request.tokens)
+        if start == 0:
+            keys, tokens = contents(request.tokens, namespace, device)
+        else:
+            tokens = token_tensor(request.tokens[start:]).to(device)
+            keys = fingerprints(tokens, namespace, start, int(request.fingerprints[start - 1]))
         request.token_values[start:end] = tokens
-        request.fingerprints[start:end] = fingerprints(tokens, namespace, start, before)
+        request.fingerprints[start:end] = keys
 
     def _check_content(self, request: Request, slots: torch.Tensor) -> None:
         """Report slots, those of positions 0 and after, whose KV is not that of the tokens."""
-        count = len(slots)
-        keys, values = self.pools.kv.read(slots)
-        expected, tokens = request.fingerprints[:count], request.token_values[:count]
-        if torch.equal(keys, expected) and torch.equal(values, tokens):
+        count = slots.numel()
+        expected = request.fingerprints[:count]
+        if self.pools.kv.holds(slots, expected):
             return
-        places = ((keys != expected) | (values != tokens)).nonzero().flatten()
+        keys, _ = self.pools.kv.read(slots)
+        places = (keys != expected).nonzero().flatten()
         first = int(places[0])
         message = (
             f"{len(places)} of {count} positions hold KV of another prefix, "

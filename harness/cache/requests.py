@@ -17,8 +17,8 @@ class Request:
 
     `tokens` are the prompt and what was decoded. The first `computed_len` of them have KV in the
     row; the tree owns the slots of the first `protected_len`; `inserted_len` units were inserted
-    so far (CTL-38). `fingerprints` and `token_values` hold one number per token of `tokens`, in
-    tensors as long as a row.
+    so far (CTL-38). `slots` is the row itself. `fingerprints` and `token_values` hold one number
+    per token of `tokens`, in tensors as long as a row, which belong to the row as well.
     """
 
     tokens: array[int]
@@ -28,6 +28,7 @@ class Request:
     rotation_base: int | None
     prompt_len: int
     row: int
+    slots: torch.Tensor
     lock: HeldLock
     fingerprints: torch.Tensor
     token_values: torch.Tensor

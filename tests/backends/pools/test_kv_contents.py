@@ -59,7 +59,7 @@ def test_namespaces_that_run_together_are_told_apart() -> None:
 
 def test_fingerprints_are_the_same_in_every_process() -> None:
     assert namespace_seed(PLAIN) == 7550833572479437665
-    assert of([1, 2], ("lora", "salt")) == [8222522929916258480, 4507262731627917063]
+    assert of([1, 2], ("lora", "salt")) == [7071424046655605669, -1087711351437045804]
 
 
 def test_an_array_can_grow_after_it_was_fingerprinted() -> None:
