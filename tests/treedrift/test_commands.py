@@ -1,0 +1,221 @@
+"""What the commands say: the object of --json, replaying and showing what was found, the cores."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.treedrift.conftest import Command
+from treedrift.harness.config import Config
+from treedrift.harness.ops import AnyOp, CoreInsert, Evict, Misuse
+from treedrift.harness.trace import new_trace, read_trace, write_trace
+from treedrift.reports.summary import POLICIES
+
+KEYS = {
+    "ops",
+    "cases",
+    "refused_cases",
+    "seconds",
+    "interrupted",
+    "pairs",
+    "divergences",
+    "statistics",
+}
+DIVERGENCE_KEYS = {
+    "kind",
+    "signature",
+    "pair",
+    "side",
+    "op",
+    "op_index",
+    "where",
+    "left",
+    "right",
+    "count",
+    "file",
+}
+LEAK = [CoreInsert([1, 2, 3]), CoreInsert([1, 2, 3, 4]), Evict(2)]
+LEAK_SIGNATURE = "difference:core_insert:calls[].begin_insert.result.actions.length"
+
+
+def save(path: Path, trace_ops: list[AnyOp], **header: Any) -> Path:
+    write_trace(path, new_trace(Config(), trace_ops, **header))
+    return path
+
+
+# --- --json -------------------------------------------------------------------------------
+
+
+def test_a_campaign_prints_exactly_one_object(command: Command) -> None:
+    told = command("fuzz", "--ops", "300", "--pair", "python,twin", "--json").json
+    assert set(told) == KEYS
+    assert told["ops"] >= 300
+    assert told["pairs"] == [["python", "twin"]]
+    assert told["divergences"] == []
+    assert set(told["statistics"]["policies"]) == set(POLICIES)
+    assert sum(told["statistics"]["ops"].values()) == told["ops"]
+    assert set(told["statistics"]["core_seconds"]) == {"python", "twin"}
+
+
+def test_a_diverging_campaign_prints_kind_and_file(command: Command, place: Path) -> None:
+    ended = command("fuzz", "--ops", "300", "--pair", "python,leaky", "--json")
+    assert ended.code == 1
+    found = ended.json["divergences"]
+    assert found
+    for one in found:
+        assert set(one) == DIVERGENCE_KEYS
+        assert one["pair"] == ["python", "leaky"]
+        assert one["count"] >= 1
+        assert (place / one["file"]).is_file()
+
+
+def test_nothing_but_the_object_comes_on_standard_output(own_process: dict[str, Any]) -> None:
+    arguments = ["fuzz", "--ops", "50", "--json", "--pair", "python,twin", "--jobs", "2"]
+    done = subprocess.run(
+        [sys.executable, "-m", "treedrift", *arguments],
+        capture_output=True,
+        check=False,
+        **own_process,
+    )
+    assert done.returncode == 0, done.stderr
+    assert set(json.loads(done.stdout)) == KEYS
+    assert done.stdout.count("\n") == 1
+
+
+def test_check_prints_one_object_that_counts_the_saved_traces_too(
+    command: Command, place: Path
+) -> None:
+    folder = place / "corpora" / "seeds"
+    folder.mkdir(parents=True)
+    save(folder / "leak.jsonl", list(LEAK))
+    ended = command("check", "--pair", "python,leaky", "--time", "0.1", "--jobs", "1", "--json")
+    assert ended.code == 1
+    assert "corpora/seeds/leak.jsonl" in [one["file"] for one in ended.json["divergences"]]
+
+
+def test_check_says_that_the_saved_traces_agree(command: Command, place: Path) -> None:
+    folder = place / "corpora" / "regressions"
+    folder.mkdir(parents=True)
+    save(folder / "leak.jsonl", list(LEAK))
+    ended = command("check", "--pair", "python,twin", "--time", "0.1", "--jobs", "1")
+    assert ended.code == 0
+    assert ended.out.startswith("1 saved traces agree\n")
+
+
+# --- A divergence, saved, replayed and shown ----------------------------------------------
+
+
+def test_a_saved_divergence_replays_with_the_same_signature(command: Command, place: Path) -> None:
+    found = command("fuzz", "--ops", "300", "--pair", "python,leaky", "--json").json["divergences"]
+    for one in found:
+        again = command("replay", one["file"], "--json")
+        assert again.code == 1
+        (repeated,) = again.json["divergences"]
+        assert repeated["signature"] == one["signature"]
+        assert repeated["file"] == one["file"]
+
+
+def test_a_saved_divergence_says_where_it_comes_from(command: Command) -> None:
+    told = command("fuzz", "--ops", "1", "--seed", "7", "--pair", "python,leaky", "--json").json
+    (one,) = told["divergences"]
+    header = read_trace(one["file"]).header
+    assert header.pair == ("python", "leaky")
+    assert header.seed == 7 * 1_000_003
+    assert header.expect == "diverges"
+    assert one["where"] in header.note
+
+
+def test_a_saved_divergence_agrees_on_sound_cores(command: Command, place: Path) -> None:
+    save(place / "leak.jsonl", list(LEAK), pair=("python", "leaky"))
+    assert command("replay", "leak.jsonl").code == 1
+    assert command("replay", "leak.jsonl", "--pair", "python,twin").code == 0
+
+
+def test_a_replay_of_a_folder_replays_every_trace(command: Command, place: Path) -> None:
+    (place / "in").mkdir()
+    save(place / "in" / "a.jsonl", list(LEAK))
+    save(place / "in" / "b.jsonl", [CoreInsert([1])])
+    told = command("replay", "in", "--pair", "python,twin", "--json").json
+    assert (told["cases"], told["ops"]) == (2, 4)
+
+
+def test_a_hostile_trace_is_skipped_for_cores_that_need_not_answer_it(
+    command: Command, place: Path
+) -> None:
+    save(place / "bad.jsonl", [Misuse("node_by_id")])
+    ended = command("replay", "bad.jsonl", "--pair", "python,twin")
+    assert ended.code == 0
+    assert "bad.jsonl: skipped, it breaks the protocol" in ended.err
+
+
+def test_show_prints_both_sides_at_the_op_where_they_part(command: Command, place: Path) -> None:
+    save(place / "leak.jsonl", list(LEAK), pair=("python", "leaky"), note="a leak")
+    ended = command("show", "leak.jsonl")
+    assert ended.code == 1
+    lines = ended.out.splitlines()
+    assert lines[:2] == ["leak.jsonl: 3 ops", "  a leak"]
+    assert "they part at op 1 (core_insert): calls[0].begin_insert.result.actions.length" in lines
+    sound, leaky = ended.out.split("\nleaky:\n")
+    sound = sound.split("\npython:\n")[1]
+    assert "begin_insert(" in sound
+    assert "FreeDeviceKV(" in sound
+    assert "begin_insert(" in leaky
+    assert "FreeDeviceKV(" not in leaky
+
+
+def test_show_of_an_agreeing_trace_says_so(command: Command, place: Path) -> None:
+    save(place / "leak.jsonl", list(LEAK))
+    ended = command("show", "leak.jsonl", "--pair", "python,twin")
+    assert ended.code == 0
+    assert ended.out.splitlines()[-1] == "python and twin agree on it"
+
+
+# --- Cores of other packages --------------------------------------------------------------
+
+
+def test_cores_of_other_packages_are_listed(command: Command) -> None:
+    told = {one["name"]: one for one in command("backends", "--json").json["backends"]}
+    assert told["python"]["available"]
+    assert told["twin"]["inspect"]
+    assert told["bare"]["available"]
+    assert not told["bare"]["inspect"]
+    assert not told["hollow"]["available"]
+    assert "no create(params)" in told["hollow"]["why"]
+    assert "no_such_module_anywhere" in told["absent"]["why"]
+
+
+def test_an_unusable_core_hides_no_other_in_the_list(command: Command) -> None:
+    lines = command("backends").out.splitlines()
+    assert any(line.startswith("twin ") and "available" in line for line in lines)
+    assert any(line.startswith("absent ") and "missing" in line for line in lines)
+
+
+def test_the_same_seed_tells_the_same_again(command: Command) -> None:
+    arguments = ("fuzz", "--ops", "300", "--seed", "5", "--pair", "python,twin", "--json")
+    first, second = command(*arguments).json, command(*arguments).json
+    for told in (first, second):
+        del told["seconds"], told["statistics"]["core_seconds"], told["statistics"]["side_seconds"]
+    assert first == second
+
+
+def test_two_jobs_run_the_cases_of_one(command: Command) -> None:
+    from treedrift import running
+
+    plan = running.Plan(pairs=(("python", "twin"),), jobs=2)
+    alone = running.Plan(pairs=(("python", "twin"),), jobs=1)
+    both = [iter(running.swarm_cases(plan, job)) for job in (0, 1)]
+    one = iter(running.swarm_cases(alone, 0))
+    for number in range(6):
+        assert next(one).seed == next(both[number % 2]).seed
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("fuzz", "--help"), ("env", "--help")])
+def test_help_ends_with_0(command: Command, arguments: tuple[str, ...]) -> None:
+    ended = command(*arguments)
+    assert ended.code == 0
+    assert "Usage" in ended.out
