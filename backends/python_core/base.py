@@ -77,12 +77,18 @@ class CoreBase(TreeCore):
         """The nodes of several handles: all are converted before the first is looked up."""
         return [self._node(handle) for handle in [arguments.handle(each) for each in node_ids]]
 
-    def _component(self, component_type: ComponentType) -> Component:
-        """A component that the core was built with, else `ContractError`."""
+    def _find_component(self, component_type: ComponentType) -> Component | None:
         for component in self._tree.components:
             if component.component_type == component_type:
                 return component
-        raise lacking(component_type)
+        return None
+
+    def _component(self, component_type: ComponentType) -> Component:
+        """A component that the core was built with, else `ContractError`."""
+        component = self._find_component(component_type)
+        if component is None:
+            raise lacking(component_type)
+        return component
 
     # --- Settings -------------------------------------------------------------------------
 

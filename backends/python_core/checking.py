@@ -6,7 +6,6 @@ Checks of the host tier and of other components have nothing to look at in this 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from ..contract import NodeId, SanityCheckError
 from . import arguments
@@ -94,7 +93,7 @@ def _node_violations(node: Node) -> Iterator[str]:
         yield f"node {node.id} has a negative lock count"
 
 
-def _ongoing_violations(tree: Tree, handles: Iterable[Any]) -> Iterator[str]:
+def _ongoing_violations(tree: Tree, handles: Iterable[NodeId]) -> Iterator[str]:
     """Nodes of transfers in flight must be alive and locked (CHK-19)."""
     for handle in handles:
         node = tree.nodes.get(handle)

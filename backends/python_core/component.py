@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ..contract import ComponentType, DecLockRefParams, IncLockRefResult
+from ..contract import CacheAction, ComponentType, DecLockRefParams, IncLockRefResult
 
 if TYPE_CHECKING:
     from .node import Node
@@ -42,12 +42,17 @@ class Component(ABC):
         """Move the first `length` units of `lower` and its locks to `upper` (SPLIT-5)."""
 
     @abstractmethod
-    def consume_overlap(self, node: Node, length: int, position: int) -> int:
-        """From which unit of the span on the component keeps the request's slots (INS-30)."""
+    def consume_overlap(
+        self, node: Node, length: int, position: int, actions: list[CacheAction]
+    ) -> int:
+        """From which unit of the span on the component keeps the request's slots (INS-30).
+
+        What the cache must do goes into `actions`.
+        """
 
     @abstractmethod
-    def commit_insert(self, target: Node) -> None:
-        """Attach the insert's data to its target (INS-42)."""
+    def commit_insert(self, target: Node, actions: list[CacheAction]) -> None:
+        """Attach the insert's data to its target; may add to `actions` (INS-42)."""
 
     # --- Locks ----------------------------------------------------------------------------
 

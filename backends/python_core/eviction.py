@@ -116,8 +116,9 @@ class EvictionCalls(CoreBase):
         """Free nothing: no node is on the host (EVH-6)."""
         component_type = arguments.component(component_type)
         arguments.unsigned(num_tokens, "num_tokens")
-        is_configured = component_type in [each.component_type for each in self._tree.components]
-        return DriveHostEvictionResult(tracker={component_type: 0} if is_configured else {})
+        if self._find_component(component_type) is None:
+            return DriveHostEvictionResult()
+        return DriveHostEvictionResult(tracker={component_type: 0})
 
     def finish_mamba_state_eviction(self, node_id: NodeId) -> EvictDeviceNextNodeResult:
         """Raise `ContractError`: this core has no MAMBA component (EVD-41)."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ..contract import ComponentType, ContractError, DecLockRefParams, IncLockRefResult
+from ..contract import CacheAction, ComponentType, ContractError, DecLockRefParams, IncLockRefResult
 from .component import Component, NodeTest
 from .policies import Rank
 
@@ -65,11 +65,13 @@ class FullComponent(Component):
         # The host lock now spans both halves and ends at the upper one (LOCK-27).
         mine.host_lock_uuid, theirs.host_lock_uuid = theirs.host_lock_uuid, None
 
-    def consume_overlap(self, node: Node, length: int, position: int) -> int:
+    def consume_overlap(
+        self, node: Node, length: int, position: int, actions: list[CacheAction]
+    ) -> int:
         """Keep none of the request's slots: the tree has its own (INS-30)."""
         return length
 
-    def commit_insert(self, target: Node) -> None:
+    def commit_insert(self, target: Node, actions: list[CacheAction]) -> None:
         """Do nothing: the tree stores Full's value with the leaf (FULL-4)."""
 
     # --- Device locks ---------------------------------------------------------------------

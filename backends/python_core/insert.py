@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import torch
 
 from ..contract import (
-    BackupKV,
     CacheAction,
     ComponentType,
     ContractError,
@@ -23,6 +22,7 @@ from ..contract import (
     InsertResult,
     InsertStepResult,
     InvalidArgumentError,
+    UpdatePendingBackupOnNodeSplit,
 )
 from . import arguments
 from .base import CoreBase
@@ -31,6 +31,8 @@ from .keys import PackedKey, has_negative_token, unpack
 from .match import deepest_match
 from .node import Node
 from .tree import Tree
+
+_DEFERRABLE = (FreeDeviceKV, FreeDeviceKVFullOnly, UpdatePendingBackupOnNodeSplit)
 
 Steps = Generator[list[CacheAction], None, InsertResult]
 
@@ -77,19 +79,28 @@ class InsertWalk:
             child = self._tree.child_at(self.node, self._request.key, position)
             if child is None:
                 break
+            deferred_count = len(self._pending)
             position = self._overlap(child, position)
-            if any(isinstance(action, BackupKV) for action in self._pending):
+            if self._is_barrier_behind(deferred_count):
                 yield self.take_pending()
         result.prefix_len = position
         is_new = position < length
         if is_new:
             self.node = self._add_leaf(position)
-        for component in self._tree.components:
-            component.commit_insert(self.node)
         result.last_device_node = self.node.id
+        deferred_count = len(self._pending)
+        for component in self._tree.components:
+            component.commit_insert(self.node, self._pending)
+        if self._is_barrier_behind(deferred_count):
+            yield self.take_pending()
         if is_new:
             self._count_hit(self.node, length)
         return result
+
+    def _is_barrier_behind(self, deferred_count: int) -> bool:
+        """Whether an action after the first `deferred_count` can't wait for the end (INS-60)."""
+        emitted = self._pending[deferred_count:]
+        return any(not isinstance(action, _DEFERRABLE) for action in emitted)
 
     def take_pending(self) -> list[CacheAction]:
         """Actions not handed out yet, in the order in which they arose."""
@@ -120,7 +131,8 @@ class InsertWalk:
             child = upper
         child.priority = max(child.priority, request.priority)
         consumed = min(
-            component.consume_overlap(child, length, position) for component in tree.components
+            component.consume_overlap(child, length, position, self._pending)
+            for component in tree.components
         )
         self._free_duplicates(position, consumed)
         self.node = child

@@ -32,15 +32,13 @@ class ValueCalls(CoreBase):
 
     def component_evictable_size(self, component_type: ComponentType) -> int:
         """Tokens that no lock holds; 0 for a component that the core lacks (SIZE-1, SIZE-2)."""
-        component_type = arguments.component(component_type)
-        components = self._tree.components
-        return sum(each.evictable for each in components if each.component_type == component_type)
+        component = self._find_component(arguments.component(component_type))
+        return 0 if component is None else component.evictable
 
     def component_protected_size(self, component_type: ComponentType) -> int:
         """Tokens that a lock holds; 0 for a component that the core lacks (SIZE-1, SIZE-2)."""
-        component_type = arguments.component(component_type)
-        components = self._tree.components
-        return sum(each.protected for each in components if each.component_type == component_type)
+        component = self._find_component(arguments.component(component_type))
+        return 0 if component is None else component.protected
 
     def total_size(self) -> tuple[int, int]:
         """FULL device tokens, and 0: there are no other components (SIZE-4)."""
