@@ -43,13 +43,18 @@ test-rust: $(VENV)/ready ## Run the Rust tests
 
 .PHONY: lint
 lint: setup ## Check form, types, imports and the Rust lints; change nothing
-	$(BIN)/ruff check
-	$(BIN)/ruff format --check
-	$(BIN)/mypy
-	$(BIN)/lint-imports --no-cache pyproject.toml
-	cargo fmt --manifest-path $(WORKSPACE)/Cargo.toml --all --check
-	cargo clippy --quiet --manifest-path $(WORKSPACE)/Cargo.toml --workspace --all-targets \
-		-- -D warnings
+	@failed=; \
+	lint() { echo "$$*"; "$$@" || failed=1; }; \
+	lint $(BIN)/ruff check --quiet; \
+	lint $(BIN)/ruff format --check --quiet; \
+	lint $(BIN)/mypy; \
+	lint $(BIN)/lint-imports --no-cache pyproject.toml; \
+	lint cargo fmt --manifest-path $(WORKSPACE)/Cargo.toml --all --check; \
+	lint cargo clippy --quiet --manifest-path $(WORKSPACE)/Cargo.toml --workspace --all-targets \
+		-- -D warnings; \
+	lint cargo clippy --quiet --manifest-path $(WORKSPACE)/Cargo.toml --workspace --all-targets \
+		--all-features -- -D warnings; \
+	[ -z "$$failed" ]
 
 .PHONY: format
 format: $(VENV)/ready ## Put Python and Rust into their form
