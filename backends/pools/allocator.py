@@ -128,7 +128,7 @@ class Allocator(ABC):
         if units.numel() > _FEW:
             return False
         numbers = units.tolist()
-        if not (1 <= min(numbers) and max(numbers) <= self._units):
+        if not (min(numbers) >= 1 and max(numbers) <= self._units):
             return False
         marks = self._marks.index_select(0, units).tolist()
         return marks.count(_USED_MARK) == len(marks) == len(set(numbers))
