@@ -58,12 +58,18 @@ Encoder = Callable[["Names", Any], Plain]
 
 
 class Names:
-    """The handles and receipt ids of one side, numbered by first appearance."""
+    """The handles and receipt ids of one side, numbered by first appearance.
+
+    `told` are the handles that ops were told, in order: what references can name. A look at the
+    whole tree numbers handles too, but tells none, so that a trace means the same however often
+    its sides are looked at.
+    """
 
     def __init__(self) -> None:
         self._handles: dict[NodeId, int] = {}
         self._receipts: dict[int, int] = {}
-        self.new_handles: list[NodeId] = []
+        self.told: dict[NodeId, None] = {}
+        self.is_looking = False
 
     def handle(self, handle: Any) -> Plain:
         """The number of a handle; a new handle gets the next one."""
@@ -72,12 +78,13 @@ class Names:
         number = self._handles.get(handle)
         if number is None:
             number = self._handles[handle] = len(self._handles)
-            self.new_handles.append(handle)
+        if not self.is_looking and handle not in self.told:
+            self.told[handle] = None
         return number
 
     def is_new(self, handle: NodeId) -> bool:
-        """Whether a handle has not been numbered yet."""
-        return handle not in self._handles
+        """Whether no op has been told of a handle yet."""
+        return handle not in self.told
 
     def asked(self, handle: Any) -> Plain:
         """The number of a handle that a caller passed in, which may never have been issued."""

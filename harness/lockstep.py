@@ -88,8 +88,7 @@ class RemoteClient:
 
     def open(self, config: Config, settings: Settings) -> str | None:
         """See `Client`."""
-        if not self._worker.is_running:
-            self._worker.restart()
+        self._worker.start()
         answer = self._request("open", msgspec.json.encode((config, settings)))
         return msgspec.msgpack.decode(answer, type=str | None)
 

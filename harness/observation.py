@@ -85,12 +85,17 @@ def tree(
     ordered: bool,
     whole_pool: bool,
 ) -> Plain:
-    """The whole state of a side through the contract alone."""
-    nodes = [_node(core, names, node) for node in live]
-    paths = value(names, core.collect_path_info(live))
+    """The whole state of a side through the contract alone.
+
+    `live` are the handles that ops know; with the ancestors that their paths tell of, these are
+    all nodes, since every leaf was told when it was inserted.
+    """
+    paths = core.collect_path_info(live)
+    known = dict.fromkeys([*live, *(info.node_id for path in paths for info in path)])
+    nodes = [_node(core, names, node) for node in known]
     flat = core.all_values_flatten()
     return {
-        "paths": paths,
+        "paths": value(names, paths),
         "nodes": nodes,
         "values": tensor(flat if ordered else flat.sort().values),
         "total": list(core.total_size()),

@@ -241,6 +241,7 @@ class Recorder:
         if self.probe() != before:
             self.changed_by_refusal.append(name)
 
+
 @cache
 def _argument_encoders(name: str) -> dict[str, Encoder]:
     return {parameter: _argument_encoder(parameter) for parameter in parameters_of(name)}

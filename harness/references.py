@@ -36,7 +36,6 @@ class References:
 
     core: TreeCore
     names: Names
-    live: list[NodeId] = field(default_factory=list)
     stale: list[NodeId] = field(default_factory=list)
     locks: list[HeldLock] = field(default_factory=list)
     host_locks: list[HeldLock] = field(default_factory=list)
@@ -52,28 +51,18 @@ class References:
             return False
         return True
 
-    def refresh(self) -> list[NodeId]:
-        """All live handles, oldest first; the dead among them move to `stale`."""
-        self._take_new()
-        alive: list[NodeId] = []
-        for node in self.live:
-            (alive if self.is_live(node) else self.stale).append(node)
-        self.live = alive
+    def live(self) -> list[NodeId]:
+        """All handles that ops were told and that are alive, oldest first; changes nothing."""
+        return [node for node in self.names.told if self.is_live(node)]
+
+    def _refresh(self) -> list[NodeId]:
+        """The live handles; those found dead move to `stale`, oldest first."""
+        alive = self.live()
+        if len(alive) < len(self.names.told):
+            known = set(alive)
+            self.stale += [node for node in self.names.told if node not in known]
+            self.names.told = dict.fromkeys(alive)
         return alive
-
-    def _take_new(self) -> None:
-        self.live.extend(self.names.new_handles)
-        self.names.new_handles.clear()
-
-    def _pick_live(self, index: int) -> NodeId | None:
-        self._take_new()
-        while self.live:
-            position = index % len(self.live)
-            node = self.live[position]
-            if self.is_live(node):
-                return node
-            self.stale.append(self.live.pop(position))
-        return None
 
     def node(self, ref: NodeRef, request_nodes: list[NodeId]) -> NodeId | None:
         """The handle that a reference names on this side; None if there is none."""
@@ -84,8 +73,10 @@ class References:
             self.names.handle(root)
             return root
         if kind == "live":
-            return self._pick_live(index)
+            alive = self._refresh()
+            return alive[index % len(alive)] if alive else None
         if kind == "stale":
+            self._refresh()
             return self.stale[index % len(self.stale)] if self.stale else None
         if kind == "request":
             return request_nodes[index % len(request_nodes)] if request_nodes else None

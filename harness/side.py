@@ -180,19 +180,21 @@ class LocalSide:
         return taken
 
     def _look(self) -> tuple[Any, Any]:
-        live = self.references.refresh()
-        names = self.recorder.names
+        """The whole tree, and the inspector's view of it. Looking changes nothing on the side."""
+        names, settings = self.recorder.names, self.settings
+        names.is_looking = True
         tree = observation.tree(
             self._core,
             self.cache,
             names,
-            live,
-            self.settings.ordered,
-            self.settings.watch_free_list,
+            self.references.live(),
+            settings.ordered,
+            settings.watch_free_list,
         )
         snapshot = None
-        if self.settings.inspect and self._inspector is not None:
+        if settings.inspect and self._inspector is not None:
             snapshot = observation.snapshot(self._inspector(self._core), names)
+        names.is_looking = False
         if self.settings.watch_free_list:
             self._findings += oracles.conservation(self._core, self.cache)
         if tree["healthy"] is not True:
