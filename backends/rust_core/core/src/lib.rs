@@ -9,7 +9,8 @@
 //! use tree_core::{HostIndices, InsertRequest, Key, Tree, TreeConfig};
 //!
 //! let mut tree: Tree<HostIndices> = Tree::new(TreeConfig::default());
-//! let step = tree.begin_insert(&InsertRequest::new(Key::plain(&[1, 2, 3]), &[10, 11, 12])).unwrap();
+//! let request = InsertRequest::new(Key::plain(&[1, 2, 3]), &[10, 11, 12][..]);
+//! let step = tree.begin_insert(&request).unwrap();
 //! assert!(step.outcome.is_some());
 //! assert_eq!(tree.match_prefix(Key::plain(&[1, 2, 9])).device_prefix_len, 2);
 //! ```
