@@ -226,8 +226,8 @@ def test_the_salt_enters_the_hashes_and_the_extra_key_only_in_dynamo_format(
 ) -> None:
     tree = new_tree(enable_kv_cache_events=True, dynamo_kv_event_format=dynamo)
     published = set()
-    for namespace in ({}, {"extra_key": "x"}, {"salt": "s"}, {"salt": "t"}):
-        tree.insert([1], **namespace)
+    for extra_key, salt in ((None, None), ("x", None), (None, "s"), (None, "t")):
+        tree.insert([1], extra_key=extra_key, salt=salt)
         (event,) = tree.core.take_events()
         assert isinstance(event, BlockStored)
         published.add(event.block_hashes[0])

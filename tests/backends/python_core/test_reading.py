@@ -21,11 +21,11 @@ from treedrift.backends.python_core import PythonTreeCore
 
 def test_shared_subtrees_come_first_and_parents_after_children(new_tree: NewTree) -> None:
     tree = new_tree()
-    leaves = {
-        tokens: tree.leaf(list(tokens)) for tokens in ((1, 2, 3), (1, 2, 4), (7,), (8, 1), (8, 2))
-    }
-    inner = {tokens: tree.match(list(tokens)).best_match_node for tokens in ((1, 2), (8,))}
-    nodes = {**leaves, **inner, (): tree.core.root_node_handle()}
+    nodes: dict[tuple[int, ...], int] = {(): tree.core.root_node_handle()}
+    for tokens in ((1, 2, 3), (1, 2, 4), (7,), (8, 1), (8, 2)):
+        nodes[tokens] = tree.leaf(list(tokens))
+    for tokens in ((1, 2), (8,)):
+        nodes[tokens] = tree.match(list(tokens)).best_match_node
     requests = [(7,), (1, 2), (1, 2, 4), (1, 2, 3), (1, 2, 4), (8, 1), (8, 2), (8,), (), (7,)]
     order = tree.core.dfs_weight_order([nodes[tokens] for tokens in requests])
     assert order == [2, 4, 3, 1, 5, 6, 7, 0, 9, 8]
