@@ -280,7 +280,13 @@ class _Case:
             if found.kind == "refused"
             for pair in found.pair
         }
-        return {name: side.figures() for name, side in alive.items() if name not in refused}
+        found = {}
+        for name in [name for name in alive if name not in refused]:
+            try:
+                found[name] = alive[name].figures()
+            except WorkerFailure as failure:
+                self._failure(name, failure, None, "figures")
+        return found
 
 
 def _difference(
