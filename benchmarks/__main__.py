@@ -1,0 +1,100 @@
+"""`python -m benchmarks`: measures, prints a table and writes `build/bench.json`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from treedrift.harness.trace import TraceError
+
+from . import measure
+from .report import log_rows, swarm_row, table_of
+from .rows import Row, plain_row, write_rows
+
+ROOT = Path(__file__).resolve().parent.parent
+FULL_LOG = ROOT.parent / "shared" / "traces" / "conversation_trace.jsonl"
+EXCERPT = ROOT / "corpora" / "seeds" / "mooncake-conversation-40.log"
+CORES = ("python", "rust", "sglang-python", "sglang-rust")
+SWARM_PAIR = ("python", "rust")
+
+out = Console()
+err = Console(stderr=True, soft_wrap=True, markup=False)
+
+
+def main(arguments: list[str]) -> int:
+    """Measure what there is. 2 for bad arguments or a bad log, else 0."""
+    options = _parser().parse_args(arguments)
+    torch.set_num_threads(1)
+    log = options.log or (FULL_LOG if FULL_LOG.exists() else EXCERPT)
+    cores, missing = measure.open_cores([measure.newest_name(name) for name in options.core])
+    for name, why in missing.items():
+        err.print(f"left out: {name}: {why}")
+    try:
+        rows = _log_rows(cores, log, options)
+    except TraceError as error:
+        err.print(str(error))
+        return 2
+    finally:
+        for lockstep in cores.values():
+            lockstep.close()
+    if options.swarm_ops and not set(SWARM_PAIR) & set(missing):
+        rates = []
+        for number in range(options.rounds):
+            _tick(f"swarm, round {number + 1}")
+            rates.append(measure.swarm_rate(SWARM_PAIR, options.swarm_ops))
+        rows.append(swarm_row(SWARM_PAIR, rates))
+    write_rows(options.output, rows)
+    out.print(table_of(rows, f"{log.name}, {options.requests} requests, {options.rounds} rounds"))
+    out.print(f"written to {options.output}")
+    return 0
+
+
+def _log_rows(
+    cores: dict[str, measure.Lockstep], log: Path, options: argparse.Namespace
+) -> list[Row]:
+    rows = []
+    for page_size in options.page_size:
+        config, ops = measure.read_log(log, options.requests, page_size)
+        requests = sum(1 for op in ops if type(op).__name__ == "Arrive")
+        if not rows:
+            rows.append(plain_row("requests of the log", "requests", [float(requests)]))
+
+        def tick(name: str, page_size: int = page_size) -> None:
+            _tick(f"page {page_size}, {name}")
+
+        times = measure.time_cores(cores, config, ops, options.rounds, tick)
+        floor = measure.time_floor(config, ops, requests, options.rounds)
+        rows += log_rows(page_size, times, floor)
+    return rows
+
+
+def _tick(what: str) -> None:
+    err.print(f"measured: {what}", highlight=False)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    add = parser.add_argument
+    add("--requests", type=_count, default=400, help="requests of the log (400)")
+    add("--log", type=Path, help="a Mooncake request log; default: the conversation log")
+    add("--rounds", type=_count, default=5, help="runs of every core per page size (5)")
+    add("--page-size", type=_count, nargs="+", default=[1, 16, 64], help="page sizes (1 16 64)")
+    add("--core", nargs="+", default=list(CORES), help="cores to measure")
+    add("--swarm-ops", type=int, default=6000, help="ops of a round of the swarm; 0 for none")
+    add("--output", type=Path, default=ROOT / "build" / "bench.json", help="where rows go")
+    return parser
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
