@@ -156,6 +156,13 @@ class DrainEvents(Op, tag="drain_events"):
     """Take the KV events queued so far."""
 
 
+class NameAdapter(Op, tag="name_adapter"):
+    """A namespace gets an adapter's name, which KV events carry from now on (EVT-18, EVT-19)."""
+
+    extra_key: str
+    name: str
+
+
 # --- Core level ---------------------------------------------------------------------------
 
 
@@ -343,6 +350,7 @@ RequestOp = (
     | LinkerAck
     | Reset
     | DrainEvents
+    | NameAdapter
 )
 CoreOp = (
     CoreMatch

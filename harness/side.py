@@ -111,7 +111,9 @@ class LocalSide:
         self._journal: list[Any] = []
         self._findings: list[Finding] = []
         try:
-            self._core = self._factory(core_params(config, self.pools.allocator))
+            self._names = KvEventLoraNames()
+            params = core_params(config, self.pools.allocator, self._names)
+            self._core = self._factory(params)
         except Exception as error:
             return type(error).__name__
         self.recorder = Recorder(self._core, settings.ordered)
@@ -242,6 +244,15 @@ class LocalSide:
             if self.core_ops.suspended is None:
                 self._findings += self.index.check(self._core)
 
+    def name_adapter(self, extra_key: str, name: str) -> None:
+        """Register an adapter's name while the side runs.
+
+        Blocks stored before keep their hashes and are removed under others (EVT-19), so from
+        here on events alone no longer tell what is resident.
+        """
+        self._names.register(_Named(extra_key), name)
+        self.index = None
+
     def reset(self) -> None:
         """Drop everything."""
         self.core_ops.suspended = None
@@ -313,9 +324,8 @@ class LocalSide:
         }
 
 
-def core_params(config: Config, allocator: Any) -> CacheInitParams:
-    """What a core of this configuration is built from."""
-    names = KvEventLoraNames()
+def core_params(config: Config, allocator: Any, names: KvEventLoraNames) -> CacheInitParams:
+    """What a core of this configuration is built from. `names` gets those of the configuration."""
     for extra_key, lora_name in config.lora_names.items():
         names.register(_Named(extra_key), lora_name)
     return CacheInitParams(
@@ -413,6 +423,7 @@ REQUEST_HANDLERS: dict[type[Any], Callable[[LocalSide, Any], object]] = {
     ops.LinkerAck: lambda side, op: side.cache.linker.ack(op.success),
     ops.Reset: lambda side, op: side.reset(),
     ops.DrainEvents: lambda side, op: side.drain_events(),
+    ops.NameAdapter: lambda side, op: side.name_adapter(op.extra_key, op.name),
 }
 
 

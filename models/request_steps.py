@@ -145,6 +145,13 @@ def reset(case: Case) -> None:
     case.running = case.locks = 0
 
 
+def name_adapter(case: Case) -> None:
+    """An adapter is loaded: its namespace gets a name, before or after its first blocks."""
+    extra_key = case.namespace().extra_key
+    if extra_key is not None:
+        case.ops.append(ops.NameAdapter(extra_key, case.chance.pick(("one", "two"))))
+
+
 def drain_events(case: Case) -> None:
     """The events so far are taken."""
     case.ops.append(ops.DrainEvents())

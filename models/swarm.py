@@ -40,6 +40,7 @@ REQUEST_STEPS: dict[str, tuple[float, Step]] = {
     "linker_ack": (0.2, request.linker_ack),
     "reset": (0.04, request.reset),
     "drain_events": (0.3, request.drain_events),
+    "name_adapter": (0.05, request.name_adapter),
 }
 CORE_STEPS: dict[str, tuple[float, Step]] = {
     "match": (4.0, core.match),
@@ -132,6 +133,8 @@ def _draw_steps(chance: Chance, profile: Profile, config: Config, hostile: bool)
                 weights[name] *= factor
     if not config.events:
         weights["drain_events"] = 0.0
+        if "name_adapter" in weights:
+            weights["name_adapter"] = 0.0
     fillers = [name for name in _FILLERS if name in table]
     if not any(weights[name] for name in fillers):
         kept = chance.pick(fillers)

@@ -38,7 +38,7 @@ def test_chance_does_not_depend_on_the_machine() -> None:
     assert (config.page_size, config.policy, [ops.kind_of(op) for op in steps]) == PINNED
 
 
-PINNED = (8, "slru", ["arrive", "finish", "arrive", "abort"])
+PINNED = (8, "slru", ["readmit", "lock", "arrive", "prefill"])
 
 
 @pytest.mark.parametrize("name", PROFILES)
