@@ -76,8 +76,10 @@ class Divergence(msgspec.Struct, kw_only=True):
 
 def signature_of(divergence: Divergence) -> str:
     """A short name that every divergence of one kind shares."""
-    place = re.sub(r"\[\d+\]", "[]", divergence.where)
-    place = re.sub(r"\[[-\d, ]+\]|-?\d+", "#", place) if divergence.kind != "difference" else place
+    if divergence.kind == "difference":
+        place = re.sub(r"\[\d+\]", "[]", divergence.where)
+    else:
+        place = re.sub(r"\[[-\d, ]+\]|-?\d+", "#", divergence.where)
     side = f"@{divergence.side}" if divergence.side else ""
     return f"{divergence.kind}:{divergence.op_kind}:{place}{side}"
 

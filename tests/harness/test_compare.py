@@ -1,0 +1,237 @@
+"""The first difference between two observations: which one it is, and what it is called."""
+
+from __future__ import annotations
+
+import copy
+from array import array
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from treedrift.backends.contract import MatchPrefixParams, MatchResult, RadixKey
+from treedrift.harness.canonical import Names, argument, value
+from treedrift.harness.compare import (
+    Difference,
+    Divergence,
+    compare,
+    compare_decoded,
+    first_difference,
+    signature_of,
+)
+from treedrift.harness.observation import Finding, Observation, encode
+
+
+def match_call(length: int = 2) -> list[Any]:
+    params = MatchPrefixParams(RadixKey(array("q", [1])))
+    result = value(Names(), MatchResult(length, 5, 5, 5))
+    return ["match_prefix", [argument(Names(), params)], ["ok", result]]
+
+
+def error_call(kind: str = "ContractError", handle: Any = None) -> list[Any]:
+    return ["dec_lock_ref", [3], ["error", kind, handle]]
+
+
+def node() -> list[Any]:
+    return [0, True, False, False, [], [], None, [], None]
+
+
+def observed() -> Observation:
+    return Observation(
+        outcome=None,
+        calls=[match_call(), error_call()],
+        pool=[["allocate", [1, 2]], ["free", [1]]],
+        sizes=[1, 0, 0, 63, 0],
+        tree={"nodes": [node()], "values": [1], "healthy": True},
+        snapshot={"nodes": [{"hit_count": 3, "lock_ref": {"0": 1}}]},
+    )
+
+
+Change = Callable[[Observation], object]
+
+
+def set_at(path: str, new: Any) -> Change:
+    """Assign to a place such as `calls.0.2.1.1` of an observation."""
+
+    def change(seen: Observation) -> None:
+        *way, last = path.split(".")
+        place: Any = seen
+        for step in way:
+            place = step_into(place, step)
+        if isinstance(place, list):
+            place[int(last)] = new
+        elif isinstance(place, dict):
+            place[last] = new
+        else:
+            setattr(place, last, new)
+
+    return change
+
+
+def step_into(place: Any, step: str) -> Any:
+    if isinstance(place, list):
+        return place[int(step)]
+    return place[step] if isinstance(place, dict) else getattr(place, step)
+
+
+CHANGES: list[tuple[Change, str]] = [
+    (set_at("outcome", "ContractError"), "outcome"),
+    (set_at("calls.0.0", "is_root"), "calls[0].method"),
+    (set_at("calls.0.1.0.1.4", [2]), "calls[0].match_prefix.params.key[4][0]"),
+    (set_at("calls.0.2.1.1", 3), "calls[0].match_prefix.result.device_prefix_len"),
+    (set_at("calls.0.2.1.0", "InsertResult"), "calls[0].match_prefix.result[0]"),
+    (
+        set_at("calls.0.2", ["error", "ContractError", None]),
+        "calls[0].match_prefix.ok|ContractError",
+    ),
+    (
+        set_at("calls.1.2.1", "UnknownNodeError"),
+        "calls[1].dec_lock_ref.ContractError|UnknownNodeError",
+    ),
+    (set_at("calls.1.2.2", 5), "calls[1].dec_lock_ref.error.handle"),
+    (lambda seen: seen.calls.append(["end_insert", [], ["ok", []]]), "calls.end_insert"),
+    (lambda seen: seen.calls.pop(), "calls.dec_lock_ref"),
+    (lambda seen: seen.pool.reverse(), "pool[0][0]"),
+    (lambda seen: seen.pool.pop(), "pool.length"),
+    (set_at("sizes.0", 2), "sizes.evictable"),
+    (set_at("sizes.3", 62), "sizes.free"),
+    (set_at("tree.nodes.0.4", [9]), "tree.node.device_value"),
+    (set_at("tree.values", [2]), "tree.values[0]"),
+    (set_at("tree.healthy", "1 violation"), "tree.healthy"),
+    (set_at("tree", None), "tree"),
+    (set_at("snapshot.nodes.0.hit_count", 4), "snapshot.nodes[0].hit_count"),
+    (set_at("snapshot.nodes.0.lock_ref.0", 2), "snapshot.nodes[0].lock_ref.0"),
+]
+
+
+@pytest.mark.parametrize(("change", "where"), CHANGES, ids=[where for _, where in CHANGES])
+def test_a_change_is_named_by_its_place(change: Change, where: str) -> None:
+    left, right = observed(), observed()
+    change(right)
+    found = compare(encode(left), encode(right))
+    assert found is not None
+    assert found.where == where
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        set_at("calls.0.2.1.1", 2.0),
+        set_at("calls.0.2.1.7", 0),
+        set_at("tree.nodes.0.1", 1),
+        set_at("tree.healthy", 1),
+        set_at("snapshot.nodes.0.hit_count", 3.0),
+    ],
+)
+def test_an_equal_value_of_another_type_is_a_difference(change: Change) -> None:
+    left, right = observed(), observed()
+    change(right)
+    assert compare(encode(left), encode(right)) is not None
+
+
+def test_equal_observations_have_no_difference() -> None:
+    assert compare(encode(observed()), encode(observed())) is None
+
+
+def test_what_a_call_answered_comes_before_what_followed_from_it() -> None:
+    left, right = observed(), observed()
+    for change in (set_at("sizes.0", 9), set_at("tree", None), set_at("calls.0.2.1.1", 3)):
+        change(right)
+    found = compare_decoded(left, right)
+    assert found is not None
+    assert found.where == "calls[0].match_prefix.result.device_prefix_len"
+
+
+def test_the_findings_of_a_side_are_no_difference() -> None:
+    left, right = observed(), observed()
+    right.findings = [Finding("conservation", "a leak")]
+    assert compare(encode(left), encode(right)) is None
+
+
+# --- Events -------------------------------------------------------------------------------
+
+
+def stored(hashes: list[int], parent: int | None, tokens: list[int]) -> list[Any]:
+    return ["BlockStored", hashes, parent, tokens, 1, None, "GPU", None, None, None]
+
+
+def events(*taken: list[Any]) -> Observation:
+    return Observation(None, [["take_events", [], ["ok", list(taken)]]], [], [])
+
+
+def test_events_that_are_grouped_otherwise_and_say_the_same_differ_softly() -> None:
+    one = events(stored([7, 8], None, [1, 2]))
+    other = events(stored([7], None, [1]), stored([8], 7, [2]))
+    found = compare_decoded(copy.deepcopy(one), other)
+    assert found is not None
+    assert found.is_soft
+    assert found.where == "calls[0].take_events.grouping"
+
+
+def test_events_that_say_something_else_differ_hard() -> None:
+    one = events(stored([7, 8], None, [1, 2]))
+    other = events(stored([7], None, [1]), stored([8], 7, [3]))
+    found = compare_decoded(one, other)
+    assert found is not None
+    assert not found.is_soft
+
+
+# --- Plain values -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "where"),
+    [
+        (1, 2, ""),
+        ([1, 2], [1, 3], "[1]"),
+        ([1], [1, 2], ".length"),
+        ([[1], [2]], [[1], [3]], "[1][0]"),
+        ({"a": 1}, {"a": 2}, ".a"),
+        ({"a": 1}, {"b": 1}, ".a"),
+        (None, [], ""),
+        (True, 1, ""),
+        (["FreeDeviceKV", [[1]]], ["FreeDeviceKVFullOnly", [[1]]], ".type"),
+        (["FreeDeviceKV", [[1]]], ["FreeDeviceKV", [[2]]], ".indices[0][0]"),
+    ],
+)
+def test_the_first_difference_of_plain_values(left: Any, right: Any, where: str) -> None:
+    found = first_difference(left, right)
+    assert isinstance(found, Difference)
+    assert found.where == where
+
+
+@pytest.mark.parametrize("item", [None, 1, "x", [], [1, [2]], {"a": [1]}])
+def test_equal_plain_values_have_none(item: Any) -> None:
+    assert first_difference(item, copy.deepcopy(item)) is None
+
+
+# --- Signatures ---------------------------------------------------------------------------
+
+
+def divergence(kind: str, where: str, side: str | None = None) -> Divergence:
+    return Divergence(
+        pair=("a", "b"), kind=kind, op_index=3, op_kind="evict", where=where, side=side
+    )
+
+
+def test_a_signature_holds_no_position() -> None:
+    found = divergence("difference", "calls[12].match_prefix.result.actions[3].type")
+    assert found.signature == "difference:evict:calls[].match_prefix.result.actions[].type"
+
+
+def test_a_signature_of_a_finding_holds_no_number() -> None:
+    one = divergence("oracle", "conservation: pages that nobody owns: [3, 4]")
+    other = divergence("oracle", "conservation: pages that nobody owns: [17]")
+    assert one.signature == other.signature
+
+
+def test_a_signature_names_the_guilty_side() -> None:
+    assert signature_of(divergence("crash", "x", "a")).endswith("@a")
+    assert signature_of(divergence("crash", "x")) != signature_of(divergence("crash", "x", "a"))
+
+
+def test_a_given_signature_stays() -> None:
+    given = Divergence(
+        pair=("a", "b"), kind="crash", op_index=0, op_kind="x", where="y", signature="mine"
+    )
+    assert given.signature == "mine"
