@@ -100,12 +100,13 @@ impl<V: Indices> Tree<V> {
     fn check_leaves(&self, found: &mut Vec<String>) {
         for slot in self.nodes.pre_order() {
             let position = self.nodes[slot].leaf_position as usize;
-            let is_member = self.device_leaves.members().get(position) == Some(&slot);
-            if is_member != self.is_device_leaf(slot) {
-                found.push(format!(
-                    "node {} is misplaced as a leaf",
-                    self.nodes[slot].id
-                ));
+            let member = self.device_leaves.members().get(position);
+            let member = member.filter(|leaf| leaf.slot == slot);
+            let node = &self.nodes[slot];
+            if member.is_some() != self.is_device_leaf(slot) {
+                found.push(format!("node {} is misplaced as a leaf", node.id));
+            } else if member.is_some_and(|leaf| leaf.rank != self.policy.rank(&node.rank)) {
+                found.push(format!("node {} has an old rank", node.id));
             }
         }
     }

@@ -46,23 +46,14 @@ impl<V: Indices> Tree<V> {
         if self.walk.is_some() {
             return contract("a FULL eviction walk is open already");
         }
-        let ranked: Vec<_> = self
-            .device_leaves
-            .members()
-            .iter()
-            .map(|&slot| self.ranked(slot))
-            .collect();
+        let leaves = self.device_leaves.members().iter();
+        let ranked: Vec<_> = leaves.map(|leaf| Reverse((leaf.rank, leaf.id))).collect();
         self.walk = Some(Walk {
             request,
             heap: BinaryHeap::from(ranked),
             offered: None,
         });
         Ok(())
-    }
-
-    fn ranked(&self, slot: Slot) -> Reverse<(Rank, NodeId)> {
-        let node = &self.nodes[slot];
-        Reverse((self.policy.rank(&node.rank), node.id))
     }
 
     /// The next leaf to evict, given the tokens evicted so far (EVD-12 to EVD-16).
@@ -101,7 +92,9 @@ impl<V: Indices> Tree<V> {
             None => None,
         };
         if let Some(parent) = parent.filter(|&slot| self.is_device_leaf(slot)) {
-            walk.heap.push(self.ranked(parent));
+            let node = &self.nodes[parent];
+            walk.heap
+                .push(Reverse((self.policy.rank(&node.rank), node.id)));
         }
     }
 
@@ -166,7 +159,7 @@ impl<V: Indices> Tree<V> {
         let value = components[FULL]
             .evict_device(self, slot)
             .expect("a device leaf has a FULL value");
-        self.device_leaves.set(&mut self.nodes, slot, false);
+        self.device_leaves.remove(&mut self.nodes, slot);
         let node = &self.nodes[slot];
         let (id, parent, namespace) = (node.id, node.parent, node.namespace);
         if let Some(walk) = &mut self.walk

@@ -52,7 +52,7 @@ impl<V: Indices> Component<V> for Full {
             data.lock_ref += 1;
             if data.lock_ref == 1 {
                 delta += data.device.as_ref().map_or(0, |value| value.len() as u64);
-                tree.device_leaves.set(&mut tree.nodes, at, false);
+                tree.device_leaves.remove(&mut tree.nodes, at);
             }
             at = tree.nodes[at].parent;
         }

@@ -289,7 +289,10 @@ impl<V: Indices> Tree<V> {
 
     fn raise_priority(&mut self, slot: Slot, priority: i64) {
         let rank = &mut self.nodes[slot].rank;
-        rank.priority = rank.priority.max(priority);
+        if rank.priority < priority {
+            rank.priority = priority;
+            self.rerank(slot);
+        }
     }
 
     /// INS-14: nothing to insert; adopted ranges stay absent even if asked for.
@@ -380,8 +383,9 @@ impl<V: Indices> Tree<V> {
         if self.settings.is_write_back || end as u64 <= cursor.inserted_len {
             return false;
         }
-        let node = &mut self.nodes[slot];
-        node.rank.hit_count += 1;
+        self.nodes[slot].rank.hit_count += 1;
+        self.rerank(slot);
+        let node = &self.nodes[slot];
         self.settings.enable_external_cache_linker
             && !node.is_externally_stored
             && node.write_through_pending.is_none()

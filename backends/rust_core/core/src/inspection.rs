@@ -81,7 +81,7 @@ impl<V: Indices> Tree<V> {
                 .device_leaves
                 .members()
                 .iter()
-                .map(|&slot| self.nodes[slot].id)
+                .map(|leaf| leaf.id)
                 .collect(),
             evictable: self.evictable_size(full),
             protected: self.protected_size(full),

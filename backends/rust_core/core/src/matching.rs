@@ -128,6 +128,7 @@ impl<V: Indices> Tree<V> {
         let mut at = best;
         loop {
             self.nodes[at].rank.last_access = time;
+            self.rerank(at);
             if at == self.nodes.root {
                 return;
             }

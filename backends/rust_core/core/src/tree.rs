@@ -16,7 +16,7 @@ use crate::indices::Indices;
 use crate::insert::{SplitUpdate, Suspended};
 use crate::key::{Key, NamespaceId, Namespaces};
 use crate::leaves::LeafSet;
-use crate::nodes::{Nodes, Slot};
+use crate::nodes::{NO_SLOT, Nodes, Slot};
 use crate::policy::Policy;
 use crate::sizes::Ledger;
 
@@ -221,6 +221,15 @@ impl<V: Indices> Tree<V> {
 
     pub(crate) fn touch(&mut self, slot: Slot) {
         self.nodes[slot].rank.last_access = self.tick();
+        self.rerank(slot);
+    }
+
+    /// Follows a change of what a leaf is ranked by.
+    pub(crate) fn rerank(&mut self, slot: Slot) {
+        if self.nodes[slot].leaf_position != NO_SLOT {
+            let rank = self.policy.rank(&self.nodes[slot].rank);
+            self.device_leaves.insert(&mut self.nodes, slot, rank);
+        }
     }
 
     pub(crate) fn stamp_creation(&mut self, slot: Slot) {
@@ -241,8 +250,12 @@ impl<V: Indices> Tree<V> {
 
     /// Brings a node's membership in the leaf set up to date (LEAF-5).
     pub(crate) fn refresh_leaf(&mut self, slot: Slot) {
-        let is_leaf = self.is_device_leaf(slot);
-        self.device_leaves.set(&mut self.nodes, slot, is_leaf);
+        if self.is_device_leaf(slot) {
+            let rank = self.policy.rank(&self.nodes[slot].rank);
+            self.device_leaves.insert(&mut self.nodes, slot, rank);
+        } else {
+            self.device_leaves.remove(&mut self.nodes, slot);
+        }
     }
 
     /// A node below `parent`, linked, stamped and with its T-LRU lengths, but without values.
