@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
+from treedrift.harness.lockstep import Lockstep
 from treedrift.harness.trace import TraceError
 
 from . import measure
@@ -20,6 +21,9 @@ FULL_LOG = ROOT.parent / "shared" / "traces" / "conversation_trace.jsonl"
 EXCERPT = ROOT / "corpora" / "seeds" / "mooncake-conversation-40.log"
 CORES = ("python", "rust", "sglang-python", "sglang-rust")
 SWARM_PAIR = ("python", "rust")
+
+TABLE_WIDTH_MIN = 112
+"""What the table needs; a pipe would otherwise get it cut to 80 columns."""
 
 out = Console()
 err = Console(stderr=True, soft_wrap=True, markup=False)
@@ -48,15 +52,14 @@ def main(arguments: list[str]) -> int:
             rates.append(measure.swarm_rate(SWARM_PAIR, options.swarm_ops))
         rows.append(swarm_row(SWARM_PAIR, rates))
     write_rows(options.output, rows)
-    out.print(table_of(rows, f"{log.name}, {options.requests} requests, {options.rounds} rounds"))
+    title = f"{log.name}, {options.requests} requests, {options.rounds} rounds"
+    out.print(table_of(rows, title), width=max(out.width, TABLE_WIDTH_MIN))
     out.print(f"written to {options.output}")
     return 0
 
 
-def _log_rows(
-    cores: dict[str, measure.Lockstep], log: Path, options: argparse.Namespace
-) -> list[Row]:
-    rows = []
+def _log_rows(cores: dict[str, Lockstep], log: Path, options: argparse.Namespace) -> list[Row]:
+    rows: list[Row] = []
     for page_size in options.page_size:
         config, ops = measure.read_log(log, options.requests, page_size)
         requests = sum(1 for op in ops if type(op).__name__ == "Arrive")

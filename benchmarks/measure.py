@@ -7,10 +7,9 @@ counts, without the conversions; ours are timed around the whole call, conversio
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import process_time
-from typing import cast
 
 import msgspec
 
@@ -57,7 +56,7 @@ def open_cores(names: Sequence[str]) -> tuple[dict[str, Lockstep], dict[str, str
 def read_log(path: Path, requests: int, page_size: int) -> tuple[Config, list[AnyOp]]:
     """The configuration and the ops of the first `requests` of a log."""
     config, ops = import_mooncake(path, ImportOptions(limit=requests, page_size=page_size))
-    return config, list(cast(Iterator[AnyOp], ops))
+    return config, list(ops)
 
 
 def run_log(client: Client, config: Config, ops: Sequence[AnyOp]) -> tuple[float, float]:
@@ -114,7 +113,7 @@ def swarm_rate(pair: tuple[str, str], op_count: int) -> float:
     try:
         while done < op_count:
             config, ops = generate_case(seed, profile, seed % HOSTILE_EVERY == 0)
-            done += lockstep.run(config, cast(list[AnyOp], ops), settings).op_count
+            done += lockstep.run(config, ops, settings).op_count
             seed += 1
     finally:
         lockstep.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from rich.table import Table
 
@@ -28,12 +29,12 @@ def log_rows(page_size: int, times: dict[str, Times], floor: Sequence[float]) ->
     """Rows of one page size. `times` is by the cores' names, a release after an @ or not."""
     page = f"page {page_size}"
     by_core = {name.partition("@")[0]: each for name, each in times.items()}
-    rows = [plain_row(f"core time, {name}, {page}", MS, each.core) for name, each in times.items()]
+    rows = [plain_row(f"core time {name}, {page}", MS, each.core) for name, each in times.items()]
     for core, base, aim in AIMS:
         if core in by_core and base in by_core:
             rows.append(
                 compared_row(
-                    f"{core} against {base}, {page}",
+                    f"{core} / {base}, {page}",
                     MS,
                     by_core[core].core,
                     by_core[base].core,
@@ -41,14 +42,14 @@ def log_rows(page_size: int, times: dict[str, Times], floor: Sequence[float]) ->
                 )
             )
     rows += [
-        compared_row(f"memory floor under {name}, {page}", MS, floor, each.core)
+        compared_row(f"memory floor / {name}, {page}", MS, floor, each.core)
         for name, each in by_core.items()
         if floor
     ]
     if all(core in by_core for core in OURS):
         harness = _added([by_core[core].harness for core in OURS])
         cores = _added([by_core[core].core for core in OURS])
-        name = f"harness against both cores, {page}"
+        name = f"harness / both cores, {page}"
         rows.append(compared_row(name, MS, harness, cores, aim=1.0))
     return rows
 
@@ -72,9 +73,10 @@ def swarm_row(pair: tuple[str, str], rates: Sequence[float]) -> Row:
 def table_of(rows: Sequence[Row], title: str) -> Table:
     """The rows for a terminal; a ratio that misses its aim is marked."""
     table = Table(title=title, title_justify="left")
-    table.add_column("what")
+    table.add_column("what", no_wrap=True)
     for heading in ("figure", "unit", "baseline", "ratio", "spread", "aim"):
-        table.add_column(heading, justify="left" if heading == "unit" else "right")
+        justify: Literal["left", "right"] = "left" if heading == "unit" else "right"
+        table.add_column(heading, justify=justify, no_wrap=True)
     for row in rows:
         missed = row.aim is not None and row.ratio is not None and row.ratio < row.aim
         ratio = "" if row.ratio is None else f"{row.ratio:.2f}x"

@@ -33,9 +33,7 @@ class Row(msgspec.Struct, kw_only=True):
 def plain_row(name: str, unit: str, figures: Sequence[float]) -> Row:
     """A row without a baseline. Raises `ValueError` without any figures."""
     _check(figures)
-    return Row(
-        name=name, figure=median(figures), unit=unit, spread=(min(figures), max(figures))
-    )
+    return Row(name=name, figure=median(figures), unit=unit, spread=(min(figures), max(figures)))
 
 
 def compared_row(
