@@ -67,7 +67,7 @@ bench: setup ## Measure the cores on a request log; writes build/bench.json
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 .PHONY: setup
-setup: $(VENV)/ready build/inspection.stamp ## Set the machine up: .venv, dependencies, Rust build
+setup: build/native.stamp build/inspection.stamp ## Set the machine up: .venv, dependencies, Rust build
 
 .PHONY: wheel
 wheel: $(VENV)/ready ## Build the wheel into build/wheels
@@ -100,14 +100,20 @@ $(BIN)/maturin: | toolchain
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet 'maturin>=1.9,<2'
 
-# The production module goes to treedrift/, dependencies and the command into .venv.
-$(VENV)/ready: pyproject.toml $(RUST_FILES) | toolchain $(BIN)/maturin
+# The package in place, its command and its dependencies.
+$(VENV)/ready: pyproject.toml | toolchain $(BIN)/maturin
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --extras dev
+	@touch $@
+
+# The production module, which goes to treedrift/.
+build/native.stamp: $(RUST_FILES) $(VENV)/ready
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --skip-install
+	@mkdir -p $(@D)
 	@touch $@
 
 # Inspection is a module of its own, beside the package and in no wheel. It has a target folder
 # of its own too: the two builds differ in features and would push each other out of one.
-build/inspection.stamp: $(RUST_FILES) $(VENV)/ready
+build/inspection.stamp: $(RUST_FILES) build/native.stamp
 	PYO3_PYTHON=$(CURDIR)/$(BIN)/python cargo build --release --quiet \
 		--manifest-path $(WORKSPACE)/binding/Cargo.toml --target-dir build/cargo-inspection \
 		--features pyo3/extension-module,inspection
