@@ -27,7 +27,7 @@ from ..contract import (
 from . import arguments
 from .base import CoreBase
 from .chains import backup_chain
-from .keys import PackedKey, has_negative_token, unpack
+from .keys import PackedKey, has_negative_token, namespace_of, unpack
 from .match import deepest_match
 from .node import Node
 from .tree import Tree
@@ -262,16 +262,17 @@ class InsertCalls(CoreBase):
 
 
 def _convert(tree: Tree, params: InsertParams) -> Request:
-    """Check the types and ranges of all arguments but the value (INS-71)."""
-    key = tree.layout.pack(params.key)
+    """Check all arguments but the value: types and ranges first, then the key (INS-71)."""
+    namespace_of(params.key)
+    prev_prefix_len = arguments.unsigned(params.prev_prefix_len, "prev_prefix_len")
     evicted = arguments.counts(params.component_evicted_seqlens, "component_evicted_seqlens")
     return Request(
-        key=key,
-        prev_prefix_len=arguments.unsigned(params.prev_prefix_len, "prev_prefix_len"),
+        prev_prefix_len=prev_prefix_len,
         window_evicted_len=evicted.get(ComponentType.SWA, 0),
         inserted_len=arguments.unsigned(params.inserted_len, "inserted_len"),
         priority=arguments.optional_signed(params.priority, "priority") or 0,
-        rotation_base=arguments.optional_signed(params.rotation_base, "rotation_base"),
         session_id=arguments.optional_text(params.session_id, "session_id"),
         track_adopted_ranges=arguments.flag(params.track_adopted_ranges, "track_adopted_ranges"),
+        rotation_base=arguments.optional_signed(params.rotation_base, "rotation_base"),
+        key=tree.layout.pack(params.key),
     )

@@ -36,6 +36,14 @@ class PackedKey(NamedTuple):
     namespace: Namespace | None
 
 
+def namespace_of(key: RadixKey) -> Namespace | None:
+    """The namespace of a caller's key; `TypeError` if it is not text (KEY-3, BND-25)."""
+    extra_key = optional_text(key.extra_key, "extra_key")
+    # An empty salt is no salt.
+    cache_salt = optional_text(key.cache_salt, "cache_salt") or None
+    return None if extra_key is None and cache_salt is None else (extra_key, cache_salt)
+
+
 class KeyLayout:
     """Converts between units and packed tokens for one page size and kind of tree."""
 
@@ -56,12 +64,10 @@ class KeyLayout:
         `array('q')`, `TypeError` for a namespace that is not text, `InvalidArgumentError` for a
         negative limit.
         """
-        tokens = getattr(key, "token_ids", None)
+        namespace = namespace_of(key)
+        tokens = key.token_ids
         if not isinstance(tokens, array) or tokens.typecode != "q":
             raise ContractError("a key's token_ids must be an array('q')")
-        extra_key = optional_text(key.extra_key, "extra_key")
-        # An empty salt is no salt (KEY-3).
-        cache_salt = optional_text(key.cache_salt, "cache_salt") or None
         count = len(tokens)
         if key.limit is not None:
             limit = index(key.limit)
@@ -70,7 +76,6 @@ class KeyLayout:
             count = min(count, limit)
         units = max(0, count - 1) if self.is_bigram else count
         length = units - units % self.page_size
-        namespace = None if extra_key is None and cache_salt is None else (extra_key, cache_salt)
         return PackedKey(self._packed(tokens, length), length, namespace)
 
     def _packed(self, tokens: array[int], length: int) -> bytes:

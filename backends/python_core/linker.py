@@ -49,7 +49,7 @@ class LinkerCalls(CoreBase):
 
         Raises `ContractError` if one of the nodes does not wait for `ack_id`.
         """
-        ack_id = arguments.unsigned(ack_id, "ack_id")
+        ack_id = arguments.handle(ack_id)
         arguments.flag(success, "success")
         nodes = self._nodes(node_ids)
         for node in nodes:

@@ -44,7 +44,7 @@ class LockCalls(CoreBase):
 
         Raises `ContractError` for a receipt of another node or a lock that is not held.
         """
-        receipt = _convert(params)
+        receipt = _convert(node_id, params)
         arguments.flag(skip_swa, "skip_swa")
         node = self._node(node_id)
         _check_anchor(node, receipt)
@@ -57,7 +57,7 @@ class LockCalls(CoreBase):
 
     def dec_swa_lock_only(self, node_id: NodeId, params: DecLockRefParams) -> DecSwaLockOnlyResult:
         """Release nothing: this core has no window to release early (LOCK-15)."""
-        receipt = _convert(params)
+        receipt = _convert(node_id, params)
         _check_anchor(self._node(node_id), receipt)
         return DecSwaLockOnlyResult()
 
@@ -66,7 +66,7 @@ class LockCalls(CoreBase):
     ) -> DecSwaLockOnlyResult:
         """Raise `ContractError`: this core has no window component (LOCK-18)."""
         component_type = arguments.component(component_type)
-        _convert(params)
+        _convert(node_id, params)
         self._node(node_id)
         raise ContractError(f"{component_type.name} is no window component of this core")
 
@@ -83,7 +83,7 @@ class LockCalls(CoreBase):
 
         Raises `ContractError` for a receipt of another node or a pin that is not held.
         """
-        receipt = _convert(params)
+        receipt = _convert(node_id, params)
         node = self._node(node_id)
         _check_anchor(node, receipt)
         released = self._released_components(receipt)
@@ -110,8 +110,9 @@ class LockCalls(CoreBase):
         return [each for each in components if each.component_type not in skipped]
 
 
-def _convert(params: DecLockRefParams) -> DecLockRefParams:
-    """The receipt with all its fields checked and converted."""
+def _convert(node_id: NodeId, params: DecLockRefParams) -> DecLockRefParams:
+    """The receipt with all its fields converted, after the handle that it is released on."""
+    arguments.handle(node_id)
     return DecLockRefParams(
         None if params.node_id is None else arguments.handle(params.node_id),
         arguments.components(params.skipped_lock_components),

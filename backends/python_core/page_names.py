@@ -50,8 +50,9 @@ class PageNameCalls(CoreBase):
         self, node_id: NodeId, pass_prefix_keys: bool
     ) -> BufferBackupSnapshot | None:
         """A node as a backup needs it; None if it is unknown, the root or unhashed (KEY-43)."""
+        handle = arguments.handle(node_id)
         arguments.flag(pass_prefix_keys, "pass_prefix_keys")
-        node = self._tree.nodes.get(arguments.handle(node_id))
+        node = self._tree.nodes.get(handle)
         if node is None or node.parent is None or not node.hashes:
             return None
         extra_key, cache_salt = node.namespace or (None, None)
@@ -70,8 +71,9 @@ class PageNameCalls(CoreBase):
         self, node_id: NodeId, expected_key_length: int
     ) -> BufferBackupState | None:
         """Where a planned node hangs now; None if it is gone or was split (KEY-44)."""
+        handle = arguments.handle(node_id)
         length = arguments.unsigned(expected_key_length, "expected_key_length")
-        node = self._tree.nodes.get(arguments.handle(node_id))
+        node = self._tree.nodes.get(handle)
         if node is None or node.parent is None or node.length != length:
             return None
         is_root = node.parent is self._tree.root

@@ -52,6 +52,7 @@ class ValueCalls(CoreBase):
         Raises `InvalidArgumentError` for a component that the core lacks and for a result that
         is negative or beyond 64 unsigned bits.
         """
+        arguments.handle(node_id)
         component_type = arguments.component(component_type)
         delta = arguments.signed(delta, "delta")
         node = self._node(node_id)
