@@ -78,7 +78,8 @@ def print_summary(console: Console, summary: dict[str, Any], is_campaign: bool =
     )
     for pair in summary["pairs"]:
         found = [one for one in summary["divergences"] if one["pair"] == pair]
-        verdict = f"{len(found)} kinds of divergence" if found else "no divergence"
+        kinds = "1 kind" if len(found) == 1 else f"{len(found)} kinds"
+        verdict = f"{kinds} of divergence" if found else "no divergence"
         console.print(f"  {' against '.join(pair)}: {verdict}", style="red" if found else "green")
     _print_cores(console, statistics)
     if is_campaign:
@@ -90,10 +91,8 @@ def print_summary(console: Console, summary: dict[str, Any], is_campaign: bool =
 def _print_cores(console: Console, statistics: dict[str, Any]) -> None:
     if not statistics["core_seconds"]:
         return
-    table = Table(
-        "core", "in the core", "whole side", "calls for prompts", box=None, pad_edge=False
-    )
-    requests = f"{statistics['requests']:,} requests, hit rate {statistics['hit_rate']:.1%}"
+    table = Table("core", "in the core", "whole side", "requests", box=None, pad_edge=False)
+    requests = f"{statistics['requests']:,}, hit rate {statistics['hit_rate']:.1%}"
     for name, spent in statistics["core_seconds"].items():
         whole = statistics["side_seconds"][name]
         table.add_row(name, f"{spent:.2f} s", f"{whole:.2f} s", requests)
@@ -120,7 +119,8 @@ def print_divergence(console: Console, divergence: dict[str, Any]) -> None:
     console.print()
     console.print(f"{divergence['signature']}", style="bold red", highlight=False)
     place = "the final drain" if divergence["op_index"] is None else f"op {divergence['op_index']}"
-    console.print(f"  {divergence['count']} times; first at {place} ({divergence['op']})")
+    times = "once" if divergence["count"] == 1 else f"{divergence['count']:,} times"
+    console.print(f"  {times}; first at {place} ({divergence['op']})")
     console.print(f"  {divergence['where']}", highlight=False)
     if divergence["left"] is not None or divergence["right"] is not None:
         for name, value in zip(
