@@ -289,7 +289,7 @@ class RustTreeCore(DeviceTierOnly):
         freed = self._native.evict_device_leaf(node_id, is_write_back)
         if freed is None:
             return EvictDeviceLeafResult(backup_kv=BackupKV([node_id]))
-        tokens = freed.shape[0]
+        tokens = freed.numel()
         return EvictDeviceLeafResult(
             device_frees={_FULL: [freed]}, tracker={_FULL: tokens}, unbacked_tokens=tokens
         )
@@ -302,7 +302,7 @@ class RustTreeCore(DeviceTierOnly):
         if freed is None:
             return DropSubtreeNoHostResult()
         return DropSubtreeNoHostResult(
-            device_frees={_FULL: [freed]}, tracker={_FULL: freed.shape[0]}, is_dropped=True
+            device_frees={_FULL: [freed]}, tracker={_FULL: freed.numel()}, is_dropped=True
         )
 
     # --- Sizes ----------------------------------------------------------------------------

@@ -94,7 +94,8 @@ impl<'py> TensorArg<'py> {
         if dimensions != 1 {
             return refuse("an insert value must be one-dimensional");
         }
-        let len = value.len()?;
+        // `len()` of a tensor is Python code; `numel()` is not.
+        let len = value.call_method0(intern!(py, "numel"))?.extract()?;
         if !torch.is_host {
             return Ok(TensorArg {
                 tensor: value.clone(),
