@@ -42,33 +42,38 @@ def hunt(
     return []
 
 
+STATE = r"tree\.|snapshot\.|sizes\."
+"""Where a wrong state shows first when a look at it comes before its consequence."""
+
+ORDER = rf"evict_device_next_node\.result|{STATE}"
+
 FAULTS: list[tuple[mutants.Mutation, str]] = [
     (mutants.flipped_tie_break, r"evict_device_next_node\.result\.node_id"),
     (mutants.threshold_off_by_one, r"evict_device_next_node\.result\.node_id"),
-    (mutants.skipped_touch, r"access_rank|evict_device_next_node"),
-    (mutants.forgotten_touch_of_a_split, r"access_rank|evict_device_next_node"),
-    (mutants.lost_hit_count, r"hit_count|evict_device_next_node"),
-    (mutants.short_history, r"history_length|evict_device_next_node"),
+    (mutants.skipped_touch, ORDER),
+    (mutants.forgotten_touch_of_a_split, ORDER),
+    (mutants.lost_hit_count, ORDER),
+    (mutants.short_history, ORDER),
     (mutants.no_cascade, r"evict_device_next_node\.result"),
     (mutants.greedy_walk, r"evict_device_next_node\.result"),
     (mutants.unsorted_heap, r"evict_device_next_node\.result\.node_id"),
-    (mutants.off_by_one_page, r"device_prefix_len|begin_insert\.result"),
+    (mutants.off_by_one_page, rf"match_\w+\.result|begin_insert\.result|{STATE}"),
     (mutants.wrong_free_order, r"device_frees|pool"),
-    (mutants.wrong_evictable_size, r"sizes\.evictable"),
-    (mutants.moved_child, r"values|child_ids|nodes"),
-    (mutants.crossed_values, r"device_value|indices|kv_content|result"),
-    (mutants.reused_handle, r"last_device_node|node_id"),
-    (mutants.leaked_slots, r"begin_insert\.result\.actions\.length"),
-    (mutants.action_of_another_type, r"begin_insert\.result\.actions\[\]\.type"),
+    (mutants.wrong_evictable_size, r"sizes\.evictable|evictable_size\.result"),
+    (mutants.moved_child, rf"all_values_flatten|walk_for_kv_canary|dfs_weight_order|{STATE}"),
+    (mutants.crossed_values, rf"indices|kv_content|\.result|{STATE}"),
+    (mutants.reused_handle, rf"node|{STATE}"),
+    (mutants.leaked_slots, r"(begin|resume)_insert\.result\.actions\.length"),
+    (mutants.action_of_another_type, r"(begin|resume)_insert\.result\.actions\[\]\.type"),
     (mutants.ignored_rotation, r"begin_insert\.result"),
-    (mutants.truth_as_a_number, r"tree\.node\.is_root"),
-    (mutants.lock_not_released, r"lock_ref|sizes\.(evictable|protected)|lock_ref"),
+    (mutants.truth_as_a_number, r"is_root"),
+    (mutants.lock_not_released, rf"lock|evict_device_next_node|{STATE}"),
     (mutants.lost_event, r"take_events|queued_events"),
     (mutants.doubled_event, r"take_events|queued_events"),
     (mutants.reversed_events, r"take_events\.result"),
-    (mutants.lost_session, r"take_events\.result.*(session_id|length)|queued_events"),
-    (mutants.wrong_block_hash, r"take_events\.result.*block_hashes"),
-    (mutants.unhealthy, r"healthy|device_leaves|node_id"),
+    (mutants.lost_session, r"take_events|queued_events"),
+    (mutants.wrong_block_hash, r"take_events\.result"),
+    (mutants.unhealthy, rf"sanity|evict_device_next_node|{STATE}"),
 ]
 
 
