@@ -208,10 +208,12 @@ class CoreOps:
     def _return_leftovers(self, fresh: torch.Tensor) -> None:
         """Free the given slots that neither the tree took nor an action freed."""
         allocator = self.cache.pools.allocator
-        page_size = self.config.page_size
         in_tree = set(self.core.all_values_flatten().tolist())
-        out = set(allocator.allocated_list())
-        left = [slot for slot in fresh.tolist() if slot not in in_tree and slot // page_size in out]
+        unused = [slot not in in_tree for slot in fresh.tolist()]
+        if not any(unused):
+            return
+        pairs = zip(fresh.tolist(), unused, allocator.are_out(fresh), strict=True)
+        left = [slot for slot, is_unused, is_out in pairs if is_unused and is_out]
         if left:
             allocator.free(torch.tensor(left, dtype=torch.int64, device=fresh.device))
 

@@ -80,6 +80,14 @@ class Allocator(ABC):
         """Units that are out, ascending."""
         return [int(unit) for unit in (self._marks == _USED_MARK).nonzero().flatten().tolist()]
 
+    def are_out(self, slots: torch.Tensor) -> list[bool]:
+        """For each of these slots of the pool, whether its unit is out."""
+        units = slots if self.page_size == 1 else self._pages_of(slots)
+        return [mark == _USED_MARK for mark in self._marks.index_select(0, units).tolist()]
+
+    def _pages_of(self, slots: torch.Tensor) -> torch.Tensor:
+        return slots.div(self.page_size, rounding_mode="floor")
+
     @abstractmethod
     def alloc(self, count: int) -> torch.Tensor | None:
         """`count` slots, 1-D int64, or None with nothing taken (POOL-7)."""
@@ -224,7 +232,9 @@ class PagedAllocator(Allocator):
         journal: Journal | None = None,
     ) -> None:
         super().__init__(capacity, page_size, need_sort, device, journal)
-        self._offsets = torch.arange(page_size, dtype=torch.int64, device=self.device)
+        # The slots of every page, a row each: to look them up is one step, to compute them four.
+        slots = torch.arange((self._units + 1) * page_size, dtype=torch.int64, device=self.device)
+        self._slots_by_page = slots.view(-1, page_size)
 
     def alloc(self, count: int) -> torch.Tensor | None:
         """The slots of `count // page_size` pages, in list order (POOL-19)."""
@@ -288,7 +298,7 @@ class PagedAllocator(Allocator):
         """Free the pages of these slots, each once, ascending (POOL-20)."""
         slots = self._indices(indices)
         if slots.numel():
-            self._release(torch.unique(slots.div(self.page_size, rounding_mode="floor")))
+            self._release(torch.unique(self._pages_of(slots)))
             self._note(FREE, slots)
 
     def free_segment(self, indices: torch.Tensor, start_pos: int = 0) -> None:
@@ -302,8 +312,8 @@ class PagedAllocator(Allocator):
         count = slots.numel()
         if count == 0:
             return
-        pages = slots[:: self.page_size].div(self.page_size, rounding_mode="floor")
-        run = self._expand(pages)
+        pages = self._pages_of(slots[:: self.page_size])
+        run = self._run_of(pages)
         if run.numel() != count:
             run = run[:count]
         if not torch.equal(run, slots):
@@ -321,7 +331,15 @@ class PagedAllocator(Allocator):
 
     def _expand(self, pages: torch.Tensor) -> torch.Tensor:
         """The slots of pages, page after page."""
-        return (pages.unsqueeze(1) * self.page_size + self._offsets).flatten()
+        return self._slots_by_page.index_select(0, pages).view(-1)
+
+    def _run_of(self, pages: torch.Tensor) -> torch.Tensor:
+        """The slots that these pages would have, whether the pool has such pages or not."""
+        low, high = torch.aminmax(pages)
+        if int(low) >= 0 and int(high) <= self._units:
+            return self._expand(pages)
+        offsets = torch.arange(self.page_size, dtype=torch.int64, device=self.device)
+        return (pages.unsqueeze(1) * self.page_size + offsets).flatten()
 
     def _put_back(self, units: torch.Tensor) -> None:
         self._free_units.push_front(units)

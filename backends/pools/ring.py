@@ -51,7 +51,7 @@ class Ring:
     def _read(self, start: int, count: int) -> torch.Tensor:
         room = self._size - start
         if count <= room:
-            return self._cells[start : start + count].clone()
+            return self._cells.narrow_copy(0, start, count)
         return torch.cat([self._cells[start:], self._cells[: count - room]])
 
     def _write(self, start: int, indices: torch.Tensor) -> None:
