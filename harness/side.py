@@ -38,21 +38,23 @@ from .references import References
 CoreFactory = Callable[[CacheInitParams], TreeCore]
 Inspector = Callable[[TreeCore], TreeSnapshot]
 
-DURING_INSERT = (
-    ops.CoreResume,
-    ops.CoreEnd,
-    ops.CoreInsert,
-    ops.CoreMatch,
-    ops.Ask,
-    ops.Lock,
-    ops.Unlock,
-    ops.Pin,
-    ops.HostEvict,
-    ops.DrainEvents,
+DURING_INSERT = frozenset[type[Any]](
+    (
+        ops.CoreResume,
+        ops.CoreEnd,
+        ops.CoreInsert,
+        ops.CoreMatch,
+        ops.Ask,
+        ops.Lock,
+        ops.Unlock,
+        ops.Pin,
+        ops.HostEvict,
+        ops.DrainEvents,
+    )
 )
 """Ops that may run while an insert is suspended (CTL-23, MATCH-15); others let it end first."""
 
-KEEPS_WALKS = (*ops.CoreOp.__args__, ops.Touch, ops.DrainEvents)
+KEEPS_WALKS = frozenset[type[Any]]((*ops.CoreOp.__args__, ops.Touch, ops.DrainEvents))
 """Ops that leave an open walk open; the cache's own evictions need it closed."""
 
 
@@ -226,9 +228,9 @@ class LocalSide:
         return None
 
     def _dispatch(self, op: ops.AnyOp) -> None:
-        if self.core_ops.suspended is not None and not isinstance(op, DURING_INSERT):
+        if self.core_ops.suspended is not None and type(op) not in DURING_INSERT:
             self.core_ops.settle_insert()
-        if not isinstance(op, KEEPS_WALKS):
+        if type(op) not in KEEPS_WALKS:
             self.core_ops.close_walks()
         handler = REQUEST_HANDLERS.get(type(op))
         if handler is not None:

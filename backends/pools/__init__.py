@@ -13,7 +13,15 @@ from .allocator import (
     make_allocator,
 )
 from .errors import PoolError
-from .fingerprint import NamespaceKey, contents, fingerprints, namespace_seed, token_tensor
+from .fingerprint import (
+    SHORT,
+    NamespaceKey,
+    contents,
+    copy_tokens,
+    fingerprints,
+    namespace_seed,
+    token_tensor,
+)
 from .kv import POISON, KvBuffers
 from .pools import Pools, make_pools
 from .rows import RequestTable
@@ -22,6 +30,7 @@ __all__ = [
     "ALLOC",
     "FREE",
     "POISON",
+    "SHORT",
     "Allocator",
     "Journal",
     "KvBuffers",
@@ -32,6 +41,7 @@ __all__ = [
     "RequestTable",
     "TokenAllocator",
     "contents",
+    "copy_tokens",
     "fingerprints",
     "make_allocator",
     "make_pools",

@@ -45,15 +45,21 @@ def fingerprints(
     return mixed.cumsum_(0).add_(start)
 
 
-_SHORT = 512
+SHORT = 512
 """Longest sequence, in tokens, whose contents are kept for the next caller."""
+
+
+def copy_tokens(tokens: array[int], start: int, target: torch.Tensor) -> None:
+    """Copy the tokens from `start` on, at least one, to `target`, on whatever device it is."""
+    # The view must not outlive the call: an array can't grow while a tensor looks into it.
+    target.copy_(torch.frombuffer(tokens, dtype=torch.int64, offset=start * tokens.itemsize))
 
 
 def contents(
     tokens: array[int], namespace: NamespaceKey, device: torch.device
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Fingerprints and tokens of a whole sequence; shared with other callers, so only to read."""
-    if len(tokens) <= _SHORT:
+    if len(tokens) <= SHORT:
         return _short_contents(tokens.tobytes(), namespace, device)
     ids = token_tensor(tokens).to(device)
     return fingerprints(ids, namespace), ids

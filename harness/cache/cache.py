@@ -13,11 +13,12 @@ import torch
 
 from treedrift.backends.contract import InsertParams, InsertResult, RadixKey, TreeCore
 from treedrift.backends.pools import (
+    SHORT,
     PagedAllocator,
     Pools,
     contents,
+    copy_tokens,
     fingerprints,
-    token_tensor,
 )
 
 from ..config import MAX_I64, Config
@@ -294,13 +295,15 @@ class Cache(Controller):
     def _describe(self, request: Request, start: int) -> None:
         """Fill in the fingerprints and values of the request's tokens from `start` on."""
         namespace = (request.namespace.extra_key, request.namespace.cache_salt)
-        device, end = request.token_values.device, len(request.tokens)
-        if start == 0:
-            keys, tokens = contents(request.tokens, namespace, device)
+        end = len(request.tokens)
+        values = request.token_values[start:end]
+        if start == 0 and end <= SHORT:
+            keys, tokens = contents(request.tokens, namespace, values.device)
+            values.copy_(tokens)
         else:
-            tokens = token_tensor(request.tokens[start:]).to(device)
-            keys = fingerprints(tokens, namespace, start, int(request.fingerprints[start - 1]))
-        request.token_values[start:end] = tokens
+            before = int(request.fingerprints[start - 1]) if start else None
+            copy_tokens(request.tokens, start, values)
+            keys = fingerprints(values, namespace, start, before)
         request.fingerprints[start:end] = keys
 
     def _check_content(self, request: Request, slots: torch.Tensor) -> None:
