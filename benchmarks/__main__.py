@@ -25,7 +25,7 @@ SWARM_PAIR = ("python", "rust")
 TABLE_WIDTH_MIN = 112
 """What the table needs; a pipe would otherwise get it cut to 80 columns."""
 
-out = Console()
+out = Console(width=max(Console().width, TABLE_WIDTH_MIN))
 err = Console(stderr=True, soft_wrap=True, markup=False)
 
 
@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> int:
         rows.append(swarm_row(SWARM_PAIR, rates))
     write_rows(options.output, rows)
     title = f"{log.name}, {options.requests} requests, {options.rounds} rounds"
-    out.print(table_of(rows, title), width=max(out.width, TABLE_WIDTH_MIN))
+    out.print(table_of(rows, title))
     out.print(f"written to {options.output}")
     return 0
 
