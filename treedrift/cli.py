@@ -110,7 +110,7 @@ def check(
     from .replaying import join, replay_files
 
     pairs = parse_pairs(pair)
-    seconds = parse_seconds(time) or CHECK_SECONDS
+    seconds = parse_seconds(time)
     profile_named(profile)
     _check_folder(Path(FINDINGS))
     folders = [
@@ -127,7 +127,7 @@ def check(
             pairs=pairs,
             profile=profile,
             seed=seed,
-            budget=Budget(seconds=seconds),
+            budget=Budget(seconds=CHECK_SECONDS if seconds is None else seconds),
             jobs=jobs,
             folder=FINDINGS,
         )
@@ -219,6 +219,8 @@ def replay(
     from .replaying import replay_files
 
     found = replay_files(paths, parse_pairs(pair) if pair else None, device)
+    if not found.traces:
+        raise UsageError("no trace was replayed; leave --pair out, or name python,rust")
     raise typer.Exit(report(found.pairs, found.outcome, json_, is_campaign=False))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import pickle
 import queue
 import signal
 from collections.abc import Callable, Iterator, Sequence
@@ -201,20 +203,20 @@ def _job_budget(plan: Plan) -> Budget:
     return Budget(count, plan.budget.seconds)
 
 
-class _StopError(Exception):
-    """The parent asked a job to end early."""
-
-
 def _job(plan: Plan, number: int, stop: Any, events: Any) -> None:
-    """One process of a campaign. It leaves Ctrl-C to its parent, which asks it to stop."""
+    """One process of a campaign. It leaves Ctrl-C to its parent, which asks it to stop.
+
+    It also ends when its parent is gone, however that came.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = os.getppid()
 
     def listen(event: Event) -> None:
         events.put((number, msgspec.msgpack.encode(event)))
 
     def cases() -> Iterator[Case]:
         for case in swarm_cases(plan, number):
-            if stop.is_set():
+            if stop.is_set() or os.getppid() != parent:
                 return
             yield case
 
@@ -229,8 +231,6 @@ def _job(plan: Plan, number: int, stop: Any, events: Any) -> None:
 
 
 def _is_picklable(error: Exception) -> bool:
-    import pickle
-
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:
