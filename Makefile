@@ -119,5 +119,5 @@ build/inspection.stamp: $(RUST_FILES) build/native.stamp
 		--features pyo3/extension-module,inspection
 	@mkdir -p $(dir $(INSPECTION))
 	@for built in build/cargo-inspection/release/lib_rust_core.{so,dylib}; do \
-		if [ -e $$built ]; then cp $$built $(INSPECTION); fi; done
+		if [ -e $$built ]; then cp $$built $(INSPECTION).new && mv $(INSPECTION).new $(INSPECTION); fi; done
 	@touch $@
