@@ -99,26 +99,25 @@ class Names:
         return None if uuid is None else self._receipts.setdefault(uuid, len(self._receipts))
 
 
-_WEIGHTS: dict[str, torch.Tensor] = {}
+def _make_weights(count: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(20260101)
+    return torch.randint(-(2**62), 2**62, (count,), generator=generator, dtype=torch.int64)
 
 
-def _weights(count: int) -> torch.Tensor:
-    found = _WEIGHTS.get("cpu")
-    if found is None or found.numel() < count:
-        generator = torch.Generator().manual_seed(20260101)
-        size = max(count, 1 << 14)
-        found = torch.randint(-(2**62), 2**62, (size,), generator=generator, dtype=torch.int64)
-        _WEIGHTS["cpu"] = found
-    return found[:count]
+_weights = _make_weights(1 << 14)
 
 
 def digest(values: torch.Tensor) -> int:
-    """An order-sensitive 64-bit digest of a 1-D int64 CPU tensor: a dot product with fixed weights."""
-    return int(torch.dot(values, _weights(values.numel())))
+    """An order-sensitive 64-bit digest of a 1-D int64 CPU tensor, a dot product with weights."""
+    global _weights
+    count = values.numel()
+    if count > _weights.numel():
+        _weights = _make_weights(2 * count)
+    return int(torch.dot(values, _weights.narrow(0, 0, count)).item())
 
 
 def tensor(values: torch.Tensor) -> Plain:
-    """Elements of a short index tensor, length and digest of a long one; dtype if it is not int64."""
+    """Elements of a short index tensor, length and digest of a long one; dtype if not int64."""
     count = values.numel()
     if values.dtype != torch.int64 or values.dim() != 1:
         return ["tensor", str(values.dtype), list(values.shape), values.flatten().tolist()]

@@ -24,7 +24,7 @@ from ..backends.contract import (
     RadixKey,
     TreeCore,
 )
-from ..backends.pools import contents
+from ..backends.pools import shared_fingerprints
 from . import ops
 from .asking import ask, misuse
 from .cache import Cache, OracleFinding
@@ -119,17 +119,15 @@ class CoreOps:
         """What a match returns must hold the KV of the tokens that were matched."""
         root = self.core.root_node_handle()
         slots = self.core.collect_full_device_indices(result.last_device_node, root)
-        keys, _ = self._content(op.tokens, op.namespace, result.device_prefix_len)
-        if not self.cache.pools.kv.holds(slots, keys):
+        expected = self._content(op.tokens, op.namespace, result.device_prefix_len)
+        if not self.cache.pools.kv.holds(slots, expected):
             message = f"a match of {result.device_prefix_len} units returns KV of another prefix"
             self.cache.findings.append(OracleFinding("kv_content", message))
 
-    def _content(
-        self, tokens: list[int], namespace: ops.Namespace, length: int
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def _content(self, tokens: list[int], namespace: ops.Namespace, length: int) -> torch.Tensor:
         space = (namespace.extra_key, namespace.cache_salt)
-        keys, ids = contents(array("q", tokens), space, self.cache.pools.kv.k.device)
-        return keys[:length], ids[:length]
+        device = self.cache.pools.kv.cells.device
+        return shared_fingerprints(array("q", tokens), space, device)[:length]
 
     def _insert(self, op: ops.CoreInsert) -> None:
         if not op.force:
@@ -147,7 +145,7 @@ class CoreOps:
         previous, given = 0, fresh
         if op.owned > 0 and length:
             previous, given = self._share(key, fresh, op.owned)
-        self.cache.pools.kv.write(fresh, *self._content(given_tokens, op.namespace, length))
+        self.cache.pools.kv.write(fresh, self._content(given_tokens, op.namespace, length))
         params = InsertParams(
             key=key,
             value=_value_of_kind(op.value, given),

@@ -16,11 +16,10 @@ from .errors import PoolError
 from .fingerprint import (
     SHORT,
     NamespaceKey,
-    contents,
-    copy_tokens,
+    extend_fingerprints,
     fingerprints,
     namespace_seed,
-    token_tensor,
+    shared_fingerprints,
 )
 from .kv import POISON, KvBuffers
 from .pools import Pools, make_pools
@@ -40,11 +39,10 @@ __all__ = [
     "Pools",
     "RequestTable",
     "TokenAllocator",
-    "contents",
-    "copy_tokens",
+    "extend_fingerprints",
     "fingerprints",
     "make_allocator",
     "make_pools",
     "namespace_seed",
-    "token_tensor",
+    "shared_fingerprints",
 ]

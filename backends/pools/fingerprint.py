@@ -24,62 +24,51 @@ _POSITION_START = 0x2545F4914F6CDD1D
 _multiplier_cache: dict[torch.device, torch.Tensor] = {}
 
 
-def fingerprints(
-    tokens: array[int] | torch.Tensor,
-    namespace: NamespaceKey,
-    offset: int = 0,
-    before: int | None = None,
-) -> torch.Tensor:
-    """The fingerprint of each of `tokens`, which stand at `offset` and after; 1-D int64.
+def fingerprints(tokens: array[int], namespace: NamespaceKey) -> torch.Tensor:
+    """The fingerprint of each of `tokens`; 1-D int64 on the CPU, the caller's own."""
+    row = torch.empty(len(tokens), dtype=torch.int64)
+    extend_fingerprints(row, tokens, namespace, 0)
+    return row
 
-    `before` is the fingerprint of position `offset - 1`; an offset above 0 needs it.
+
+def extend_fingerprints(
+    row: torch.Tensor, tokens: array[int], namespace: NamespaceKey, start: int
+) -> None:
+    """Write the fingerprints of `tokens[start:]` to their places in `row`.
+
+    `row` is 1-D int64, at least as long as `tokens`, and holds those of the first `start` tokens.
     """
-    if (offset > 0) != (before is not None):
-        raise ValueError("an offset above 0 and the fingerprint before it belong together")
-    ids = tokens if isinstance(tokens, torch.Tensor) else token_tensor(tokens)
-    start = namespace_seed(namespace) if before is None else before
+    end = len(tokens)
+    if start >= end:
+        return
+    before = int(row[start - 1].item()) if start else namespace_seed(namespace)
+    target = row[start:end]
+    # The view must not outlive the call: an array can't grow while a tensor looks into it.
+    ids = torch.frombuffer(tokens, dtype=torch.int64, offset=start * tokens.itemsize)
+    if not target.is_cpu:
+        ids = ids.to(target.device)
     # Shifted, because a product with zero would leave no mark.
-    mixed = ids + _TOKEN_START
-    multipliers = _multipliers(offset + ids.numel(), ids.device)
-    mixed *= multipliers[offset:] if offset else multipliers
-    return mixed.cumsum_(0).add_(start)
+    torch.add(ids, _TOKEN_START, out=target)
+    target.mul_(_multipliers(start, end, target.device)).cumsum_(0).add_(before)
 
 
 SHORT = 512
-"""Longest sequence, in tokens, whose contents are kept for the next caller."""
+"""Longest sequence, in tokens, whose fingerprints are kept for the next caller."""
 
 
-def copy_tokens(tokens: array[int], start: int, target: torch.Tensor) -> None:
-    """Copy the tokens from `start` on, at least one, to `target`, on whatever device it is."""
-    # The view must not outlive the call: an array can't grow while a tensor looks into it.
-    target.copy_(torch.frombuffer(tokens, dtype=torch.int64, offset=start * tokens.itemsize))
-
-
-def contents(
+def shared_fingerprints(
     tokens: array[int], namespace: NamespaceKey, device: torch.device
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Fingerprints and tokens of a whole sequence; shared with other callers, so only to read."""
+) -> torch.Tensor:
+    """Fingerprints of a whole sequence; shared with other callers, so only to read."""
     if len(tokens) <= SHORT:
-        return _short_contents(tokens.tobytes(), namespace, device)
-    ids = token_tensor(tokens).to(device)
-    return fingerprints(ids, namespace), ids
+        return _short_fingerprints(tokens.tobytes(), namespace, device)
+    return fingerprints(tokens, namespace).to(device)
 
 
 @lru_cache(maxsize=4096)
-def _short_contents(
-    data: bytes, namespace: NamespaceKey, device: torch.device
-) -> tuple[torch.Tensor, torch.Tensor]:
-    # Sides that run the same ops, and ops that repeat a key, ask for the same contents.
-    ids = token_tensor(array("q", data)).to(device)
-    return fingerprints(ids, namespace), ids
-
-
-def token_tensor(tokens: array[int]) -> torch.Tensor:
-    """Tokens as a 1-D int64 CPU tensor of its own."""
-    if len(tokens) == 0:
-        return torch.empty(0, dtype=torch.int64)
-    # The copy matters: an array can't grow while a tensor looks into it.
-    return torch.frombuffer(tokens, dtype=torch.int64).clone()
+def _short_fingerprints(data: bytes, namespace: NamespaceKey, device: torch.device) -> torch.Tensor:
+    # Sides that run the same ops, and ops that repeat a key, ask for the same sequences.
+    return fingerprints(array("q", data), namespace).to(device)
 
 
 @lru_cache(maxsize=4096)
@@ -108,11 +97,11 @@ def _scramble(numbers: torch.Tensor) -> torch.Tensor:
     return numbers
 
 
-def _multipliers(count: int, device: torch.device) -> torch.Tensor:
-    """The odd multipliers of the positions below `count`."""
+def _multipliers(start: int, end: int, device: torch.device) -> torch.Tensor:
+    """The odd multipliers of the positions from `start` to `end`."""
     known = _multiplier_cache.get(device)
-    if known is None or len(known) < count:
-        positions = torch.arange(max(1024, 2 * count), dtype=torch.int64, device=device)
+    if known is None or known.numel() < end:
+        positions = torch.arange(max(1024, 2 * end), dtype=torch.int64, device=device)
         known = _scramble(positions + _POSITION_START) | 1
         _multiplier_cache[device] = known
-    return known[:count]
+    return known[start:end]

@@ -16,9 +16,8 @@ from treedrift.backends.pools import (
     SHORT,
     PagedAllocator,
     Pools,
-    contents,
-    copy_tokens,
-    fingerprints,
+    extend_fingerprints,
+    shared_fingerprints,
 )
 
 from ..config import MAX_I64, Config
@@ -37,13 +36,14 @@ class Cache(Controller):
     def __init__(self, core: TreeCore, config: Config, pools: Pools) -> None:
         self.requests: list[Request] = []
         self.waiting: list[Request] = []
-        # What each row's tokens are and stand for. A request uses them while it holds the row.
+        # What each row's tokens stand for. A request uses it while it holds the row.
         self._row_fingerprints = torch.empty_like(pools.table.slots)
-        self._row_tokens = torch.empty_like(pools.table.slots)
         super().__init__(core, config, pools)
 
     def reset(self) -> None:
         """Empty the tree, end every request, clear slots and rows."""
+        for request in self.requests:
+            self._check_row(request)
         super().reset()
         self.requests.clear()
         self.waiting.clear()
@@ -83,7 +83,6 @@ class Cache(Controller):
             slots=table.slots[row],
             lock=lock,
             fingerprints=self._row_fingerprints[row],
-            token_values=self._row_tokens[row],
         )
         self._describe(request, 0)
         self.requests.append(request)
@@ -97,7 +96,7 @@ class Cache(Controller):
             raise CacheError(f"a match of {length} has a path of {path.numel()} slots")
         if length:
             prefix = path[:length]
-            self._check_content(request, prefix)
+            self._check_content(request, prefix, 0)
             request.slots[:length] = prefix
         request.computed_len = request.protected_len = length
 
@@ -146,7 +145,7 @@ class Cache(Controller):
         slots = self._slots_for(row, start, end)
         if slots is None:
             return False
-        self.pools.kv.write(slots, request.fingerprints[start:end], request.token_values[start:end])
+        self.pools.kv.write(slots, request.fingerprints[start:end])
         row[start:end] = slots
         request.computed_len = end
         return True
@@ -172,7 +171,9 @@ class Cache(Controller):
         if request.computed_len <= 0 or length < request.protected_len:
             # A match of pairs covers one token more than its own key would: nothing is new.
             return
-        values = request.slots[:length].clone()
+        # The row itself, not a copy: the tree stores copies (INS-25, INS-40), and frees that are
+        # views of it are executed before the path is written back (BND-29).
+        values = request.slots[:length]
         result = self.insert(
             self._insert_params(
                 request, key, values, request.protected_len, request.inserted_len, request.priority
@@ -206,8 +207,11 @@ class Cache(Controller):
             raise CacheError(
                 f"an insert of {length} units found {result.prefix_len}, its path has {count}"
             )
-        self._check_content(request, path)
         start = request.protected_len
+        # What the row took from the tree before was checked then, and is once more when the row
+        # is given back: a slot that is freed meanwhile is poisoned, and stays wrong until then.
+        same = torch.equal(path[:start], request.slots[:start])
+        self._check_content(request, path, start if same else 0)
         if start < length:
             request.slots[start:length] = path[start:]
         self.unlock(request.lock)
@@ -243,6 +247,7 @@ class Cache(Controller):
 
     def _release(self, request: Request) -> None:
         """Free what is in the row but not in the tree, unlock, give the row back (CTL-39)."""
+        self._check_row(request)
         if request.protected_len < request.computed_len:
             self.pools.allocator.free_segment(self.private_slots(request), request.protected_len)
         self.unlock(request.lock)
@@ -293,30 +298,33 @@ class Cache(Controller):
         )
 
     def _describe(self, request: Request, start: int) -> None:
-        """Fill in the fingerprints and values of the request's tokens from `start` on."""
+        """Fill in the fingerprints of the request's tokens from `start` on."""
         namespace = (request.namespace.extra_key, request.namespace.cache_salt)
-        end = len(request.tokens)
-        values = request.token_values[start:end]
+        row, end = request.fingerprints, len(request.tokens)
         if start == 0 and end <= SHORT:
-            keys, tokens = contents(request.tokens, namespace, values.device)
-            values.copy_(tokens)
+            row[:end] = shared_fingerprints(request.tokens, namespace, row.device)
         else:
-            before = int(request.fingerprints[start - 1]) if start else None
-            copy_tokens(request.tokens, start, values)
-            keys = fingerprints(values, namespace, start, before)
-        request.fingerprints[start:end] = keys
+            extend_fingerprints(row, request.tokens, namespace, start)
 
-    def _check_content(self, request: Request, slots: torch.Tensor) -> None:
-        """Report slots, those of positions 0 and after, whose KV is not that of the tokens."""
+    def _check_row(self, request: Request) -> None:
+        """Everything that a request has computed or read must still be there."""
+        self._check_content(request, request.slots[: request.computed_len], 0)
+
+    def _check_content(self, request: Request, slots: torch.Tensor, start: int) -> None:
+        """Report slots at positions from `start` on, whose KV is not that of the tokens.
+
+        `slots` are those of positions 0 and after.
+        """
         count = slots.numel()
-        expected = request.fingerprints[:count]
+        if start >= count:
+            return
+        slots, expected = slots[start:], request.fingerprints[start:count]
         if self.pools.kv.holds(slots, expected):
             return
-        keys, _ = self.pools.kv.read(slots)
-        places = (keys != expected).nonzero().flatten()
+        places = (self.pools.kv.read(slots) != expected).nonzero().flatten()
         first = int(places[0])
         message = (
             f"{len(places)} of {count} positions hold KV of another prefix, "
-            f"the first is position {first} in slot {int(slots[first])}"
+            f"the first is position {start + first} in slot {int(slots[first])}"
         )
         self.findings.append(OracleFinding("kv_content", message))

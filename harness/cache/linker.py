@@ -34,7 +34,7 @@ class PendingOffload(msgspec.Struct, eq=False):
     receipt: DecLockRefParams
     publish: list[NodeId]
     transfers: list[PoolTransfer]
-    content: list[tuple[torch.Tensor, torch.Tensor]]
+    content: list[torch.Tensor]
     session_id: str | None
 
 
@@ -91,11 +91,8 @@ class Linker:
 
     def _check_content(self, offload: PendingOffload) -> None:
         """The copy is made now, so what it reads must still be what was to be copied."""
-        for slots, (keys, values) in zip(
-            _kv_slots(offload.transfers), offload.content, strict=True
-        ):
-            now_keys, now_values = self._kv.read(slots)
-            if not (torch.equal(keys, now_keys) and torch.equal(values, now_values)):
+        for slots, content in zip(_kv_slots(offload.transfers), offload.content, strict=True):
+            if not self._kv.holds(slots, content):
                 self._findings.append(
                     OracleFinding("kv_content", "slots of an offload in flight were overwritten")
                 )

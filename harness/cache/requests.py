@@ -17,8 +17,8 @@ class Request:
 
     `tokens` are the prompt and what was decoded. The first `computed_len` of them have KV in the
     row; the tree owns the slots of the first `protected_len`; `inserted_len` units were inserted
-    so far (CTL-38). `slots` is the row itself. `fingerprints` and `token_values` hold one number
-    per token of `tokens`, in tensors as long as a row, which belong to the row as well.
+    so far (CTL-38). `slots` is the row itself. `fingerprints` holds one number per token of
+    `tokens`, in a tensor as long as a row, which belongs to the row as well.
     """
 
     tokens: array[int]
@@ -31,7 +31,6 @@ class Request:
     slots: torch.Tensor
     lock: HeldLock
     fingerprints: torch.Tensor
-    token_values: torch.Tensor
     protected_len: int = 0
     computed_len: int = 0
     inserted_len: int = 0

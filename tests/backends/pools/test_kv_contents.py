@@ -8,7 +8,14 @@ from itertools import pairwise
 import pytest
 import torch
 
-from treedrift.backends.pools import POISON, PoolError, fingerprints, make_pools, namespace_seed
+from treedrift.backends.pools import (
+    POISON,
+    PoolError,
+    extend_fingerprints,
+    fingerprints,
+    make_pools,
+    namespace_seed,
+)
 
 PLAIN = (None, None)
 
@@ -38,15 +45,11 @@ def test_extreme_tokens_have_fingerprints() -> None:
 def test_a_sequence_can_be_continued_from_its_last_fingerprint(cut: int) -> None:
     tokens = array("q", [(7 * place) % 1000 for place in range(3000)])
     whole = fingerprints(tokens, ("a", None))
-    rest = fingerprints(tokens[cut:], ("a", None), cut, int(whole[cut - 1]))
-    assert torch.equal(rest, whole[cut:])
-
-
-def test_an_offset_needs_the_fingerprint_before_it() -> None:
-    with pytest.raises(ValueError, match="belong together"):
-        fingerprints(array("q", [1]), PLAIN, 4)
-    with pytest.raises(ValueError, match="belong together"):
-        fingerprints(array("q", [1]), PLAIN, 0, 7)
+    row = torch.full((3001,), POISON)
+    row[:cut] = fingerprints(tokens[:cut], ("a", None))
+    extend_fingerprints(row, tokens, ("a", None), cut)
+    assert torch.equal(row[:3000], whole)
+    assert row[3000] == POISON
 
 
 def test_namespaces_that_run_together_are_told_apart() -> None:
@@ -74,25 +77,23 @@ def test_whatever_is_freed_is_poisoned() -> None:
     pools = make_pools(8, 2, 8, journal=lambda kind, _: heard.append(kind))
     slots = pools.allocator.alloc(3)
     assert slots is not None
-    pools.kv.write(slots, torch.tensor([5, 6, 7]), torch.tensor([1, 2, 3]))
+    pools.kv.write(slots, torch.tensor([5, 6, 7]))
     pools.allocator.free(slots[1:2])
-    keys, values = pools.kv.read(slots)
-    assert keys.tolist() == [5, POISON, 7]
-    assert values.tolist() == [1, POISON, 3]
+    assert pools.kv.read(slots).tolist() == [5, POISON, 7]
     assert heard == ["alloc", "free"]
     with pytest.raises(PoolError):
         pools.allocator.free(slots)
-    assert pools.kv.read(slots)[0].tolist() == [5, POISON, 7]
+    assert pools.kv.read(slots).tolist() == [5, POISON, 7]
 
 
 def test_clear_poisons_everything() -> None:
     pools = make_pools(8, 2, 8, page_size=2)
     slots = pools.allocator.alloc(4)
     assert slots is not None
-    pools.kv.write(slots, slots, slots)
+    pools.kv.write(slots, slots)
     pools.table.alloc_row()
     pools.clear()
-    assert pools.kv.read(slots)[0].tolist() == [POISON] * 4
+    assert pools.kv.read(slots).tolist() == [POISON] * 4
     assert pools.allocator.available_size() == 8
     assert pools.table.available_size() == 2
 

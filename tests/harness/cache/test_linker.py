@@ -100,7 +100,7 @@ def test_an_offload_in_flight_keeps_its_slots(bench: Callable[..., Any]) -> None
 def test_slots_that_change_before_an_offload_lands_are_found(bench: Callable[..., Any]) -> None:
     side = bench(linker=True)
     insert(side, 1, 2, 3)
-    side.pools.kv.k[2] = 99
+    side.pools.kv.cells[2] = 99
     side.cache.linker_ack(True)
     assert [finding.oracle for finding in side.cache.findings] == ["kv_content"]
 

@@ -283,14 +283,35 @@ def test_a_core_that_hands_out_a_wrong_slot_is_found_at_admission(
     assert "position 0 in slot 3" in side.cache.findings[0].message
 
 
-def test_a_slot_that_was_freed_too_early_is_found_at_a_checkpoint(
-    bench: Callable[..., Any],
+@pytest.mark.parametrize("end", ["abort", "finish", "retract"])
+def test_a_slot_that_was_freed_too_early_is_found_when_its_holder_ends(
+    bench: Callable[..., Any], end: str
 ) -> None:
     side = bench()
     request = arrive(side, 1, 2, 3)
     side.cache.prefill(request)
     side.pools.allocator.free(torch.tensor([2]))
     side.cache.checkpoint(request)
+    getattr(side.cache, end)(request)
+    assert "1 of 3 positions" in side.cache.findings[0].message
+
+
+def test_a_slot_that_was_freed_before_the_tree_took_it_is_found_at_a_checkpoint(
+    bench: Callable[..., Any],
+) -> None:
+    side = bench()
+    request = arrive(side, 1, 2, 3)
+    side.cache.prefill(request, checkpoint=False)
+    side.pools.allocator.free(torch.tensor([2]))
+    side.cache.checkpoint(request)
+    assert "1 of 3 positions" in side.cache.findings[0].message
+
+
+def test_a_slot_that_was_freed_too_early_is_found_at_a_reset(bench: Callable[..., Any]) -> None:
+    side = bench()
+    side.cache.prefill(arrive(side, 1, 2, 3))
+    side.pools.allocator.free(torch.tensor([2]))
+    side.cache.reset()
     assert "1 of 3 positions" in side.cache.findings[0].message
 
 
