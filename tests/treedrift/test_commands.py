@@ -12,7 +12,7 @@ import pytest
 
 from tests.treedrift.conftest import Command
 from treedrift.harness.config import Config
-from treedrift.harness.ops import AnyOp, CoreInsert, Evict, Misuse
+from treedrift.harness.ops import AnyOp, CoreInsert, Evict, Misuse, Touch
 from treedrift.harness.trace import new_trace, read_trace, write_trace
 from treedrift.reports.summary import POLICIES
 
@@ -148,9 +148,17 @@ def test_a_hostile_trace_is_skipped_for_cores_that_need_not_answer_it(
     command: Command, place: Path
 ) -> None:
     save(place / "bad.jsonl", [Misuse("node_by_id")])
-    ended = command("replay", "bad.jsonl", "--pair", "python,twin")
+    save(place / "good.jsonl", [Touch([1, 2])])
+    ended = command("replay", "bad.jsonl", "good.jsonl", "--pair", "python,twin")
     assert ended.code == 0
     assert "bad.jsonl: skipped, it breaks the protocol" in ended.err
+
+
+def test_a_replay_that_skips_everything_has_not_agreed(command: Command, place: Path) -> None:
+    save(place / "bad.jsonl", [Misuse("node_by_id")])
+    ended = command("replay", "bad.jsonl", "--pair", "python,twin")
+    assert ended.code == 2
+    assert "no trace was replayed" in ended.err
 
 
 def test_show_prints_both_sides_at_the_op_where_they_part(command: Command, place: Path) -> None:
