@@ -20,7 +20,7 @@ from treedrift.harness.importers.mooncake import ImportOptions, import_mooncake
 from treedrift.harness.lockstep import BATCH_OPS, Client, Lockstep
 from treedrift.harness.ops import AnyOp
 from treedrift.harness.remote import RemoteError, WorkerFailure
-from treedrift.harness.side import LocalSide, Settings
+from treedrift.harness.side import LocalSide, Settings, collect_rarely
 from treedrift.models.profiles import profile_named
 from treedrift.models.swarm import generate_case
 from treedrift.running import HOSTILE_EVERY, open_lockstep, settings_for
@@ -106,6 +106,7 @@ def time_floor(config: Config, ops: Sequence[AnyOp], requests: int, rounds: int)
 def swarm_rate(pair: tuple[str, str], op_count: int) -> float:
     """Ops a second of processor time that one process runs through a pair, generation included."""
     lockstep = open_lockstep([pair])
+    collect_rarely()  # As a campaign does.
     settings = settings_for([pair])
     profile = profile_named("full")
     done, seed = 0, SWARM_SEED

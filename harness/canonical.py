@@ -13,8 +13,9 @@ from __future__ import annotations
 import ctypes
 import zlib
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -104,16 +105,21 @@ def _make_weights(count: int) -> torch.Tensor:
     return torch.randint(-(2**62), 2**62, (count,), generator=generator, dtype=torch.int64)
 
 
-_weights = _make_weights(1 << 14)
+_all_weights = _make_weights(1 << 14)
+
+
+@lru_cache(maxsize=1024)
+def _weights(count: int) -> torch.Tensor:
+    """The first `count` weights; a longer draw begins with the shorter one, so they stay."""
+    global _all_weights
+    if count > _all_weights.numel():
+        _all_weights = _make_weights(2 * count)
+    return _all_weights[:count]
 
 
 def digest(values: torch.Tensor) -> int:
     """An order-sensitive 64-bit digest of a 1-D int64 CPU tensor, a dot product with weights."""
-    global _weights
-    count = values.numel()
-    if count > _weights.numel():
-        _weights = _make_weights(2 * count)
-    return int(torch.dot(values, _weights.narrow(0, 0, count)).item())
+    return int(torch.dot(values, _weights(values.numel())).item())
 
 
 def tensor(values: torch.Tensor) -> Plain:
@@ -128,6 +134,8 @@ def tensor(values: torch.Tensor) -> Plain:
 
 def sequence(names: Names, values: list[Any] | tuple[Any, ...]) -> Plain:
     """Elements of a list; length and checksum when it is a long one."""
+    if not values:
+        return []
     plain = [item if type(item) in _ATOMS else value(names, item) for item in values]
     if len(plain) <= INLINE_MAX:
         return plain
@@ -158,7 +166,9 @@ def _spell_out(plain: Any) -> Any:
 
 
 def _mapping(names: Names, values: dict[Any, Any]) -> Plain:
-    pairs = sorted(values.items(), key=lambda pair: (str(type(pair[0])), pair[0]))
+    pairs: Iterable[tuple[Any, Any]] = values.items()
+    if len(values) > 1:
+        pairs = sorted(pairs, key=lambda pair: (str(type(pair[0])), pair[0]))
     return [[value(names, key), value(names, item)] for key, item in pairs]
 
 
@@ -211,8 +221,14 @@ def field_encoder(name: str) -> Encoder:
     if name in HANDLE_LIST_FIELDS:
         return lambda names, item: None if item is None else [names.handle(one) for one in item]
     if name in RECEIPT_FIELDS:
-        return lambda names, item: sorted([int(kind), names.receipt(item[kind])] for kind in item)
+        return _receipts
     return value
+
+
+def _receipts(names: Names, item: Any) -> Plain:
+    if not item:  # As nearly always, and sorting nothing takes a while too.
+        return []
+    return sorted([int(kind), names.receipt(item[kind])] for kind in item)
 
 
 def _struct_encoder(kind: type[msgspec.Struct], inner: Encoder = value) -> Encoder:

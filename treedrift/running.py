@@ -20,7 +20,7 @@ from .harness.campaign import Budget, Campaign, Case, Event, Found, Progress, Ta
 from .harness.compare import Divergence
 from .harness.lockstep import Client, LocalClient, Lockstep, Pair, RemoteClient
 from .harness.remote import Worker, core_command
-from .harness.side import LocalSide, Settings
+from .harness.side import LocalSide, Settings, collect_rarely
 from .models.profiles import profile_named
 from .models.swarm import generate_case
 
@@ -171,6 +171,7 @@ def _campaign(
 ) -> _JobResult:
     torch.set_num_threads(1)  # The tensors are small, and the other core has work of its own.
     lockstep = open_lockstep(pairs)
+    collect_rarely()
     interrupted = False
     try:
         campaign = Campaign(lockstep, settings, folder, listen)
