@@ -17,8 +17,9 @@ from ..contract import (
     LoraNames,
     StorageMedium,
 )
+from .arguments import optional_text
 from .hashing import encode_namespace, event_hash_list, fill_event_hashes, fill_hashes
-from .keys import KeyLayout, unpack
+from .keys import KeyLayout, Namespace, unpack
 from .node import Node
 
 _EVENT_DOMAIN = b"sglang-kv-event-namespace-v1"
@@ -47,6 +48,14 @@ class EventRecorder:
         """All queued events in order; empties the queue (EVT-3)."""
         taken, self._queue = self._queue, []
         return taken
+
+    def check_adapter_name(self, namespace: Namespace | None) -> None:
+        """Raise whatever the table of names raises for a namespace, `TypeError` for no text.
+
+        The table is foreign code: asked before a change, its failure leaves the tree as it was.
+        """
+        if self.enabled:
+            optional_text(self._lora_name(namespace[0] if namespace else None), "an adapter's name")
 
     def record_stored(self, node: Node, session_id: str | None, layout: KeyLayout) -> None:
         """A node became resident on the device (EVT-10). Hashes the node if it is not (EVT-13)."""

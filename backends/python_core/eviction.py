@@ -63,6 +63,7 @@ class EvictionCalls(CoreBase):
 
         Raises `ContractError` if the mode is not the core's or the node is not a device leaf.
         """
+        arguments.handle(node_id)
         arguments.flag(is_write_back, "is_write_back")
         node = self._node(node_id)
         if is_write_back != self.is_write_back:

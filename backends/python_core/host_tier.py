@@ -43,6 +43,7 @@ class HostTierCalls(CoreBase):
         self, node_id: NodeId, pass_prefix_keys: bool
     ) -> StorageBackupSpec | None:
         """None for every node: storage is filled from host copies (STO-30)."""
+        arguments.handle(node_id)
         arguments.flag(pass_prefix_keys, "pass_prefix_keys")
         self._node(node_id)
         return None

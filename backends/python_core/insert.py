@@ -27,7 +27,7 @@ from ..contract import (
 from . import arguments
 from .base import CoreBase
 from .chains import backup_chain
-from .keys import PackedKey, has_negative_token, namespace_of, unpack
+from .keys import Namespace, PackedKey, has_negative_token, namespace_of, unpack
 from .match import deepest_match
 from .node import Node
 from .tree import Tree
@@ -68,6 +68,11 @@ class InsertWalk:
     def has_negative_token(self) -> bool:
         """Whether this insert can't be hashed."""
         return has_negative_token(self._request.key.tokens)
+
+    @property
+    def namespace(self) -> Namespace | None:
+        """The namespace that this insert adds to."""
+        return self._request.key.namespace
 
     def _run(self) -> Steps:
         """The whole insert. Yields at barriers, and always a list that has a barrier in it."""
@@ -211,6 +216,7 @@ class InsertCalls(CoreBase):
             value = arguments.device_indices(params.value, self.device, request.key.length)
         if tree.hashes_inserts and has_negative_token(request.key.tokens):
             raise InvalidArgumentError("a negative token can't be hashed")
+        tree.events.check_adapter_name(request.key.namespace)
         tree.touch(tree.root)
         tree.root.priority = max(tree.root.priority, request.priority)
         if request.key.length == 0:
@@ -232,6 +238,7 @@ class InsertCalls(CoreBase):
             raise ContractError(f"the insert stands on node {walk.node.id}, which was evicted")
         if self._tree.hashes_inserts and walk.has_negative_token:
             raise InvalidArgumentError("a negative token can't be hashed")
+        self._tree.events.check_adapter_name(walk.namespace)
         return self._step(walk)
 
     def _step(self, walk: InsertWalk) -> InsertStepResult:
@@ -239,7 +246,8 @@ class InsertCalls(CoreBase):
             return InsertStepResult(next(walk.steps))
         except StopIteration as stop:
             if stop.value is None:
-                # A foreign error, say of a table of names, ended an earlier step (INS-70).
+                # A foreign error ended an earlier step (INS-70): a table of names that failed
+                # although it had answered before the step.
                 raise InsertProtocolError("the insert failed and can only be ended") from None
             self._insert = None
             return InsertStepResult(walk.take_pending(), stop.value)

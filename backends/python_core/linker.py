@@ -49,9 +49,10 @@ class LinkerCalls(CoreBase):
 
         Raises `ContractError` if one of the nodes does not wait for `ack_id`.
         """
+        handles = [arguments.handle(each) for each in node_ids]
         ack_id = arguments.handle(ack_id)
         arguments.flag(success, "success")
-        nodes = self._nodes(node_ids)
+        nodes = self._nodes(handles)
         for node in nodes:
             if node.write_through_pending_id != ack_id:
                 raise ContractError(f"node {node.id} does not wait for acknowledgement {ack_id}")

@@ -29,6 +29,7 @@ class LockCalls(CoreBase):
         self, node_id: NodeId, skip_lock_components: Sequence[ComponentType] = ()
     ) -> IncLockRefResult:
         """Lock the path to a node on the device; returns the receipt (LOCK-1, LOCK-2)."""
+        arguments.handle(node_id)
         skipped = arguments.components(skip_lock_components)
         node = self._node(node_id)
         receipt = IncLockRefResult(node_id=node.id, skipped_lock_components=skipped)
@@ -65,6 +66,7 @@ class LockCalls(CoreBase):
         self, node_id: NodeId, component_type: ComponentType, params: DecLockRefParams
     ) -> DecSwaLockOnlyResult:
         """Raise `ContractError`: this core has no window component (LOCK-18)."""
+        arguments.handle(node_id)
         component_type = arguments.component(component_type)
         _convert(node_id, params)
         self._node(node_id)

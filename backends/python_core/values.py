@@ -117,6 +117,7 @@ class ValueCalls(CoreBase):
         self, node_id: NodeId, component_type: ComponentType
     ) -> torch.Tensor | None:
         """The tree's own tensor, not a copy; None for the root (SIZE-8, BND-29)."""
+        arguments.handle(node_id)
         component_type = arguments.component(component_type)
         node = self._node(node_id)
         self._component(component_type)
@@ -126,6 +127,7 @@ class ValueCalls(CoreBase):
         self, node_id: NodeId, component_type: ComponentType, value: torch.Tensor
     ) -> None:
         """Raise `ContractError`: FULL can't be set, and there is nothing else (SIZE-7)."""
+        arguments.handle(node_id)
         component_type = arguments.component(component_type)
         arguments.tensor(value, "value")
         self._node(node_id)
@@ -134,6 +136,7 @@ class ValueCalls(CoreBase):
 
     def component_has_host_value_only(self, node_id: NodeId, component_type: ComponentType) -> bool:
         """False for every node: this core has no host tier (SIZE-9)."""
+        arguments.handle(node_id)
         component_type = arguments.component(component_type)
         self._node(node_id)
         self._component(component_type)

@@ -8,7 +8,6 @@ methods move into the adapter as the tree learns what they are about.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -66,7 +65,7 @@ class DeviceTierOnly(TreeCore):
         _unsupported_host_tier()
 
     def is_backuped(self, node_id: NodeId) -> bool:
-        self._native.check_node(node_id)
+        self._native.check_nodes([node_id])
         return False
 
     def is_write_through_compatible(self) -> bool:
@@ -74,42 +73,39 @@ class DeviceTierOnly(TreeCore):
         return True
 
     def demote(self, node_id: NodeId) -> DemoteResult:
-        self._native.check_node(node_id)
+        self._native.check_nodes([node_id])
         raise ContractError(f"node {node_id} has no host value to fall back on")
 
     def drive_host_eviction(
         self, component_type: ComponentType, num_tokens: int
     ) -> DriveHostEvictionResult:
-        component = ComponentType(operator.index(component_type))
-        if not 0 <= operator.index(num_tokens) < 2**64:
-            raise OverflowError("num_tokens does not fit 64 unsigned bits")
-        self._native.root()
-        return DriveHostEvictionResult(tracker={_FULL: 0} if component is _FULL else {})
+        has_component = self._native.drive_host_eviction(component_type, num_tokens)
+        return DriveHostEvictionResult(tracker={_FULL: 0} if has_component else {})
 
     def build_storage_backup_spec(
         self, node_id: NodeId, pass_prefix_keys: bool
     ) -> StorageBackupSpec | None:
-        self._native.check_node(node_id)
+        self._native.check_storage_backup(node_id, pass_prefix_keys)
         return None
 
     def build_backup_spec(self, node_id: NodeId) -> tuple[torch.Tensor, ComponentTransfers]:
-        self._refuse_host_tier(node_id)
+        self._refuse_host_tier([node_id])
 
     def commit_backup(
         self, node_id: NodeId, host_indices: torch.Tensor, comp_xfers: ComponentTransfers
     ) -> None:
-        self._refuse_host_tier(node_id)
+        self._refuse_host_tier([node_id])
 
     def mark_write_through_pending(self, node_ids: list[NodeId], ack_id: NodeId) -> list[NodeId]:
-        self._refuse_host_tier(*node_ids)
+        self._refuse_host_tier(node_ids)
 
     def finish_write_through(self, node_ids: list[NodeId], ack_id: int) -> None:
-        self._refuse_host_tier(*node_ids)
+        self._refuse_host_tier(node_ids)
 
     def build_load_back_spec(
         self, node_id: NodeId, req: Any = None
     ) -> tuple[PoolTransfer, ComponentTransfers]:
-        self._refuse_host_tier(node_id)
+        self._refuse_host_tier([node_id])
 
     def commit_load_back(
         self,
@@ -118,10 +114,10 @@ class DeviceTierOnly(TreeCore):
         kv_xfer: PoolTransfer,
         comp_xfers: ComponentTransfers,
     ) -> list[CacheAction]:
-        self._refuse_host_tier(node_id)
+        self._refuse_host_tier([node_id])
 
     def finish_load_back(self, anchor_node_id: NodeId) -> None:
-        self._refuse_host_tier(anchor_node_id)
+        self._refuse_host_tier([anchor_node_id])
 
     def build_hicache_transfers(
         self,
@@ -135,7 +131,7 @@ class DeviceTierOnly(TreeCore):
         staging_tokens: int = 0,
         last_hash: str | None = None,
     ) -> list[PoolTransfer] | None:
-        self._refuse_host_tier(node_id)
+        self._refuse_host_tier([node_id])
 
     def commit_hicache_transfers(
         self,
@@ -147,16 +143,15 @@ class DeviceTierOnly(TreeCore):
         insert_result: InsertResult | None = None,
         pool_storage_result: PoolTransferResult | None = None,
     ) -> None:
-        self._refuse_host_tier(node_id)
+        self._refuse_host_tier([node_id])
 
     def insert_host(
         self, node_id: NodeId, key: RadixKey, host_value: torch.Tensor, hash_value: list[str]
     ) -> InsertResult:
-        self._refuse_host_tier(node_id)
+        self._refuse_host_tier([node_id])
 
-    def _refuse_host_tier(self, *node_ids: NodeId) -> NoReturn:
-        for node_id in node_ids:
-            self._native.check_node(node_id)
+    def _refuse_host_tier(self, node_ids: Sequence[NodeId]) -> NoReturn:
+        self._native.check_nodes(node_ids)
         _unsupported_host_tier()
 
     # --- Other components -----------------------------------------------------------------
@@ -164,7 +159,8 @@ class DeviceTierOnly(TreeCore):
     def dec_window_lock_only(
         self, node_id: NodeId, component_type: ComponentType, params: DecLockRefParams
     ) -> DecSwaLockOnlyResult:
-        self._refuse_component(node_id, component_type)
+        self._native.dec_window_lock_only(node_id, component_type, params)
+        raise AssertionError("the native core lets this call pass")
 
     def finish_mamba_state_eviction(self, node_id: NodeId) -> EvictDeviceNextNodeResult:
         self._refuse_component(node_id, ComponentType.MAMBA)
@@ -184,15 +180,12 @@ class DeviceTierOnly(TreeCore):
     def set_component_device_value(
         self, node_id: NodeId, component_type: ComponentType, value: torch.Tensor
     ) -> None:
-        if not isinstance(value, torch.Tensor):
-            raise TypeError("a component value must be a tensor")
-        self._refuse_component(node_id, component_type)
+        self._native.set_component_device_value(node_id, component_type, value)
 
     def component_has_host_value_only(self, node_id: NodeId, component_type: ComponentType) -> bool:
-        if component_type != _FULL:
-            self._refuse_component(node_id, component_type)
-        self._native.check_node(node_id)
-        return False
+        return self._native.component_has_host_value_only(  # type: ignore[no-any-return]
+            node_id, component_type
+        )
 
     def all_mamba_values_flatten(self) -> torch.Tensor:
         self._native.root()
@@ -205,7 +198,7 @@ class DeviceTierOnly(TreeCore):
         end: int,
         component_type: ComponentType = ComponentType.SWA,
     ) -> list[tuple[int, int]]:
-        self._refuse_component(self._native.root(), component_type)
+        self._refuse_span(component_type)
 
     def attach_swa_window(
         self,
@@ -215,7 +208,7 @@ class DeviceTierOnly(TreeCore):
         swa_values: torch.Tensor,
         component_type: ComponentType = ComponentType.SWA,
     ) -> list[CacheAction]:
-        self._refuse_component(self._native.root(), component_type)
+        self._refuse_span(component_type)
 
     # --- Neither --------------------------------------------------------------------------
 
@@ -223,9 +216,13 @@ class DeviceTierOnly(TreeCore):
         raise UnsupportedError("nodes of the Rust core are not objects")
 
     def _refuse_component(self, node_id: NodeId, component_type: ComponentType) -> NoReturn:
-        """What a call for a component that the tree lacks, or that is no window, comes to."""
-        self._native.check_node(node_id)
-        raise ContractError(f"this tree has no {ComponentType(component_type).name} to act on")
+        """What a call for a component that the tree lacks comes to."""
+        self._native.refuse_component(node_id, component_type)
+        raise AssertionError("the native core lets this call pass")
+
+    def _refuse_span(self, component_type: ComponentType) -> NoReturn:
+        self._native.refuse_span(component_type)
+        raise AssertionError("the native core lets this call pass")
 
 
 def _unsupported_host_tier() -> NoReturn:

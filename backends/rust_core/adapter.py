@@ -49,7 +49,6 @@ from .native import default_native
 from .policy import native_policy
 
 _FULL = ComponentType.FULL
-_SWA = ComponentType.SWA
 
 
 class RustTreeCore(DeviceTierOnly):
@@ -59,8 +58,6 @@ class RustTreeCore(DeviceTierOnly):
     slot indices stay torch tensors; by default they do unless the device is the CPU.
     """
 
-    supports_rotation_base = True
-
     def __init__(
         self,
         params: CacheInitParams,
@@ -68,10 +65,10 @@ class RustTreeCore(DeviceTierOnly):
         native: ModuleType | None = None,
         keeps_tensors: bool | None = None,
     ) -> None:
-        _check_supported(params)
+        page_size = _page_size(params.page_size)
         _check_flags(params)
         policy = native_policy(params)
-        page_size = _page_size(params.page_size)
+        _check_supported(params)
         self._device = _device(params.token_to_kv_pool_allocator)
         if keeps_tensors is None:
             keeps_tensors = self._device.type != "cpu"
@@ -108,6 +105,10 @@ class RustTreeCore(DeviceTierOnly):
     @property
     def is_eagle(self) -> bool:  # type: ignore[override]
         return self._is_eagle
+
+    @property
+    def supports_rotation_base(self) -> bool:  # type: ignore[override]
+        return True
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
@@ -185,7 +186,6 @@ class RustTreeCore(DeviceTierOnly):
         value = params.value
         if value is None:
             value = self._tokens_as_value(key.token_ids)
-        evicted = params.component_evicted_seqlens
         step = self._native.begin_insert(
             key.token_ids,
             key.extra_key,
@@ -193,7 +193,7 @@ class RustTreeCore(DeviceTierOnly):
             key.limit,
             value,
             params.prev_prefix_len,
-            [evicted.get(_SWA, 0), *evicted.values()] if evicted else None,
+            params.component_evicted_seqlens,
             params.inserted_len,
             params.priority,
             params.session_id,
@@ -237,18 +237,17 @@ class RustTreeCore(DeviceTierOnly):
     def inc_lock_ref(
         self, node_id: NodeId, skip_lock_components: Sequence[ComponentType] = ()
     ) -> IncLockRefResult:
-        delta = self._native.inc_lock_ref(node_id, skip_lock_components)
-        return IncLockRefResult(delta, node_id, tuple(skip_lock_components))
+        delta, skipped = self._native.inc_lock_ref(node_id, skip_lock_components)
+        return IncLockRefResult(delta, node_id, tuple(map(ComponentType, skipped)))
 
     def dec_lock_ref(
         self, node_id: NodeId, params: DecLockRefParams, skip_swa: bool = False
     ) -> DecLockRefResult:
-        skipped = params.skipped_lock_components
-        self._native.dec_lock_ref(node_id, params.node_id, skipped, skip_swa)
+        self._native.dec_lock_ref(node_id, params, skip_swa)
         return DecLockRefResult()
 
     def dec_swa_lock_only(self, node_id: NodeId, params: DecLockRefParams) -> DecSwaLockOnlyResult:
-        self._native.dec_swa_lock_only(node_id, params.node_id)
+        self._native.dec_swa_lock_only(node_id, params)
         return DecSwaLockOnlyResult()
 
     def inc_host_lock_ref(self, node_id: NodeId) -> IncLockRefResult:
@@ -259,12 +258,7 @@ class RustTreeCore(DeviceTierOnly):
         return receipt
 
     def dec_host_lock_ref(self, node_id: NodeId, params: DecLockRefParams) -> DecLockRefResult:
-        self._native.dec_host_lock_ref(
-            node_id,
-            params.node_id,
-            params.skipped_lock_components,
-            params.component_host_lock_uuids,
-        )
+        self._native.dec_host_lock_ref(node_id, params)
         return DecLockRefResult()
 
     def inc_full_pin(self, node_id: NodeId) -> None:
@@ -281,8 +275,7 @@ class RustTreeCore(DeviceTierOnly):
     def evict_device_next_node(
         self, component_type: ComponentType, tracker: dict[ComponentType, int]
     ) -> EvictDeviceNextNodeResult:
-        evicted = tracker.get(component_type, 0)
-        node = self._native.evict_device_next_node(component_type, evicted)
+        node = self._native.evict_device_next_node(component_type, tracker)
         return EvictDeviceNextNodeResult(node_id=node, made_progress=node is not None)
 
     def evict_device_leaf(self, node_id: NodeId, is_write_back: bool) -> EvictDeviceLeafResult:
@@ -324,7 +317,7 @@ class RustTreeCore(DeviceTierOnly):
     # --- Values, paths and order ----------------------------------------------------------
 
     def root_node_handle(self, extra_key: str | None = None) -> NodeId:
-        return self._native.root()  # type: ignore[no-any-return]
+        return self._native.root(extra_key)  # type: ignore[no-any-return]
 
     def is_root(self, node_id: NodeId) -> bool:
         return self._native.is_root(node_id)  # type: ignore[no-any-return]
@@ -452,8 +445,16 @@ class RustTreeCore(DeviceTierOnly):
         print(self._native.tree_text(), end="")
 
 
+_FLAGS = (
+    "is_eagle",
+    "enable_session_radix_cache",
+    "enable_kv_cache_events",
+    "dynamo_kv_event_format",
+)
+
+
 def _check_supported(params: CacheInitParams) -> None:
-    if tuple(params.tree_components) != (_FULL,):
+    if tuple(params.tree_components or ()) != (_FULL,):
         raise UnsupportedError("the Rust core has the FULL component only")
     if params.enable_session_radix_cache:
         raise UnsupportedError("the Rust core has no sessions")
@@ -462,7 +463,7 @@ def _check_supported(params: CacheInitParams) -> None:
 
 
 def _check_flags(params: CacheInitParams) -> None:
-    for name in ("is_eagle", "enable_kv_cache_events", "dynamo_kv_event_format"):
+    for name in _FLAGS:
         if not isinstance(getattr(params, name), bool):
             raise TypeError(f"{name} must be a bool")
 
@@ -479,7 +480,10 @@ def _page_size(value: Any) -> int:
 
 def _device(allocator: Any) -> torch.device:
     """The allocator's device with its index; the CPU without an allocator (KEY-50)."""
-    device = torch.device(allocator.device) if allocator else torch.device("cpu")
+    try:
+        device = torch.device(allocator.device if allocator else "cpu")
+    except RuntimeError as error:
+        raise InvalidArgumentError(f"unusable device: {error}") from error
     if device.type == "cuda" and device.index is None:
         return torch.device("cuda", torch.cuda.current_device())
     if device.type not in ("cpu", "cuda") or (device.type == "cpu" and device.index is not None):

@@ -234,14 +234,31 @@ def test_a_negative_token_is_refused_where_it_would_be_hashed(
 
 
 class BrokenNames(KvEventLoraNames):
-    """A table of names that fails."""
+    """A table of names that fails once, after some answers."""
+
+    def __init__(self, good_answers: int) -> None:
+        super().__init__()
+        self.good_answers = good_answers
 
     def get(self, extra_key: str | None) -> str | None:
-        raise LookupError(extra_key)
+        self.good_answers -= 1
+        if self.good_answers == -1:
+            raise LookupError(extra_key)
+        return None
+
+
+def test_a_name_that_can_not_be_looked_up_stops_an_insert_before_it_changes_anything(
+    new_tree: NewTree,
+) -> None:
+    tree = new_tree(enable_kv_cache_events=True, kv_event_lora_names=BrokenNames(0))
+    with pytest.raises(LookupError):
+        tree.begin([1])
+    assert not tree.core.has_ongoing_insert()
+    assert tree.core.total_size() == (0, 0)
 
 
 def test_an_insert_broken_by_a_foreign_error_can_only_be_ended(new_tree: NewTree) -> None:
-    tree = new_tree(enable_kv_cache_events=True, kv_event_lora_names=BrokenNames())
+    tree = new_tree(enable_kv_cache_events=True, kv_event_lora_names=BrokenNames(1))
     with pytest.raises(LookupError):
         tree.begin([1])
     assert tree.core.has_ongoing_insert()

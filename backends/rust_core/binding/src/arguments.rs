@@ -1,11 +1,13 @@
 //! Arguments as they come from Python (BND-21 to BND-26).
 
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::PyTypeError;
+use pyo3::conversion::FromPyObjectOwned;
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyInt, PyString, PyType};
-use tree_core::{ComponentType, Key, NodeId};
+use pyo3::types::{PyBool, PyInt, PyMapping, PyString, PyType};
+use tree_core::{ComponentType, Key, LockReceipt, NodeId};
 
 use crate::errors::{CONTRACT, INVALID_ARGUMENT};
 
@@ -42,21 +44,138 @@ impl FromPyObject<'_, '_> for Component {
     }
 }
 
+/// A real `bool` (BND-24).
+#[derive(Clone, Copy)]
+pub struct Flag(pub bool);
+
+impl FromPyObject<'_, '_> for Flag {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        match object.cast::<PyBool>() {
+            Ok(value) => Ok(Flag(value.is_true())),
+            Err(_) => Err(PyTypeError::new_err("a flag must be a bool")),
+        }
+    }
+}
+
+/// A `str` that can be encoded (BND-25).
+pub struct Text<'py>(Bound<'py, PyString>);
+
+impl<'py> FromPyObject<'_, 'py> for Text<'py> {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let text = object.cast::<PyString>()?.to_owned();
+        text.to_str()?;
+        Ok(Text(text))
+    }
+}
+
+impl Text<'_> {
+    /// The text itself.
+    pub fn as_str(&self) -> PyResult<&str> {
+        self.0.to_str()
+    }
+}
+
+/// The items of any iterable.
+pub struct Many<T>(pub Vec<T>);
+
+impl<'py, T: FromPyObjectOwned<'py>> FromPyObject<'_, 'py> for Many<T> {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let items = object.try_iter()?;
+        let convert = |item: PyResult<Bound<'py, PyAny>>| item?.extract().map_err(Into::into);
+        items.map(convert).collect::<PyResult<_>>().map(Many)
+    }
+}
+
+/// A mapping from components to numbers; every entry is converted, whichever are used.
+pub struct PerComponent<T>(Vec<(ComponentType, T)>);
+
+impl<'py, T: FromPyObjectOwned<'py>> FromPyObject<'_, 'py> for PerComponent<T> {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let mut entries = Vec::new();
+        for entry in object.cast::<PyMapping>()?.items()?.try_iter()? {
+            let (key, value): (Bound<'py, PyAny>, Bound<'py, PyAny>) = entry?.extract()?;
+            let component: Component = key.extract()?;
+            entries.push((component.0, value.extract().map_err(Into::into)?));
+        }
+        Ok(PerComponent(entries))
+    }
+}
+
+impl<T: Copy> PerComponent<T> {
+    /// The number of a component, the last one if several keys mean it.
+    pub fn get(&self, component: ComponentType) -> Option<T> {
+        let mut entries = self.0.iter().rev();
+        entries
+            .find(|entry| entry.0 == component)
+            .map(|entry| entry.1)
+    }
+}
+
+/// The fields of a `DecLockRefParams`, all of them converted.
+pub struct Receipt(pub LockReceipt);
+
+impl FromPyObject<'_, '_> for Receipt {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        let py = object.py();
+        let node: Option<Handle> = object.getattr(intern!(py, "node_id"))?.extract()?;
+        let skipped = object.getattr(intern!(py, "skipped_lock_components"))?;
+        let skipped: Many<Component> = skipped.extract()?;
+        // Window boundaries: a core without windows has no use for them, but they must be sound.
+        let uuids = object.getattr(intern!(py, "component_lock_uuids"))?;
+        uuids.extract::<PerComponent<Option<i64>>>()?;
+        let host_uuids = object.getattr(intern!(py, "component_host_lock_uuids"))?;
+        let host_uuids: PerComponent<Option<i64>> = host_uuids.extract()?;
+        Ok(Receipt(LockReceipt {
+            node: node.map(|handle| handle.0),
+            skipped: skipped.0.into_iter().map(|item| item.0).collect(),
+            full_host_lock: host_uuids.get(ComponentType::Full),
+        }))
+    }
+}
+
+/// An operation and the node it is about.
+pub struct OngoingPair(pub i64, pub NodeId);
+
+impl FromPyObject<'_, '_> for OngoingPair {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        let Many(items) = object.extract::<Many<Bound<'_, PyAny>>>()?;
+        let [operation, node] = items.as_slice() else {
+            return Err(PyValueError::new_err("an ongoing operation is a pair"));
+        };
+        Ok(OngoingPair(
+            operation.extract()?,
+            node.extract::<Handle>()?.0,
+        ))
+    }
+}
+
 /// A key whose tokens are borrowed from the caller's array.
 pub struct KeyArg<'py> {
     // `None` for an empty array, whose buffer points nowhere.
     buffer: Option<PyBuffer<i64>>,
     len: usize,
-    extra_key: Option<Bound<'py, PyString>>,
-    cache_salt: Option<Bound<'py, PyString>>,
+    extra_key: Option<Text<'py>>,
+    cache_salt: Option<Text<'py>>,
 }
 
 impl<'py> KeyArg<'py> {
     /// Refuses anything but an `array('q')`, and a negative limit (KEY-2, KEY-4).
     pub fn new(
         token_ids: &Bound<'py, PyAny>,
-        extra_key: Option<Bound<'py, PyString>>,
-        cache_salt: Option<Bound<'py, PyString>>,
+        extra_key: Option<Text<'py>>,
+        cache_salt: Option<Text<'py>>,
         limit: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Self> {
         let py = token_ids.py();
@@ -65,10 +184,14 @@ impl<'py> KeyArg<'py> {
         };
         let mut len = buffer.as_ref().map_or(0, |buffer| buffer.item_count());
         if let Some(limit) = limit {
-            if limit.lt(0)? {
-                return Err(INVALID_ARGUMENT.raise(py, "a key's limit must not be negative"));
+            match limit.extract::<usize>() {
+                Ok(limit) => len = len.min(limit),
+                Err(error) if !error.is_instance_of::<PyOverflowError>(py) => return Err(error),
+                Err(_) if limit.lt(0)? => {
+                    return Err(INVALID_ARGUMENT.raise(py, "a key's limit must not be negative"));
+                }
+                Err(_) => {} // Beyond every length, so it cuts nothing.
             }
-            len = len.min(limit.extract()?);
         }
         Ok(KeyArg {
             buffer,
@@ -91,22 +214,9 @@ impl<'py> KeyArg<'py> {
         };
         Ok(Key {
             tokens,
-            extra_key: self
-                .extra_key
-                .as_ref()
-                .map(|text| text.to_str())
-                .transpose()?,
-            cache_salt: self
-                .cache_salt
-                .as_ref()
-                .map(|text| text.to_str())
-                .transpose()?,
+            extra_key: self.extra_key.as_ref().map(Text::as_str).transpose()?,
+            cache_salt: self.cache_salt.as_ref().map(Text::as_str).transpose()?,
         })
-    }
-
-    /// The extra key as it came.
-    pub fn extra_key(&self) -> Option<&Bound<'py, PyString>> {
-        self.extra_key.as_ref()
     }
 }
 

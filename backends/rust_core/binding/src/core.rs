@@ -8,16 +8,15 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyString, PyTuple};
 use tree_core::{
-    EventFormat, HostIndices, Indices, InsertRequest, InsertStep, Key, NodeId, PageLayout, Policy,
-    TailBudget, Tree, TreeConfig, TreeError,
+    ComponentType, EventFormat, HostIndices, Indices, InsertRequest, InsertStep, Key, NodeId,
+    PageLayout, Policy, TailBudget, Tree, TreeConfig, TreeError,
 };
 
-use crate::arguments::{Handle, KeyArg};
+use crate::arguments::{Flag, Handle, KeyArg, PerComponent, Text};
 use crate::errors::{INVALID_ARGUMENT, POISONED, refusal};
 use crate::results;
 use crate::values::{DeviceIndices, TensorArg, TensorIndices, Torch};
@@ -294,7 +293,10 @@ impl NativeTreeCore {
         self.with(py, |any| with_tree!(any, tree => tree.reset()))
     }
 
-    fn root(&self, py: Python<'_>) -> PyResult<NodeId> {
+    /// The one root, whichever namespace is asked about.
+    #[pyo3(signature = (extra_key=None))]
+    pub fn root(&self, py: Python<'_>, extra_key: Option<Text<'_>>) -> PyResult<NodeId> {
+        drop(extra_key); // All namespaces hang below one root (KEY-25).
         self.with(py, |any| with_tree!(any, tree => tree.root()))
     }
 
@@ -302,8 +304,8 @@ impl NativeTreeCore {
     fn match_prefix(
         &self,
         token_ids: &Bound<'_, PyAny>,
-        extra_key: Option<Bound<'_, PyString>>,
-        cache_salt: Option<Bound<'_, PyString>>,
+        extra_key: Option<Text<'_>>,
+        cache_salt: Option<Text<'_>>,
         limit: Option<Bound<'_, PyAny>>,
     ) -> PyResult<results::MatchTuple> {
         let py = token_ids.py();
@@ -323,8 +325,8 @@ impl NativeTreeCore {
     fn match_full_device_prefix(
         &self,
         token_ids: &Bound<'_, PyAny>,
-        extra_key: Option<Bound<'_, PyString>>,
-        cache_salt: Option<Bound<'_, PyString>>,
+        extra_key: Option<Text<'_>>,
+        cache_salt: Option<Text<'_>>,
         limit: Option<Bound<'_, PyAny>>,
     ) -> PyResult<(usize, u64, usize)> {
         let py = token_ids.py();
@@ -337,8 +339,7 @@ impl NativeTreeCore {
         Ok((found.matched_len, found.node, found.pinned_len))
     }
 
-    /// One step; see `results::insert_step`. `evicted_lens` holds every component's figure, the
-    /// window's first.
+    /// One step; see `results::insert_step`.
     #[allow(
         clippy::too_many_arguments,
         reason = "one call per insert must stay one call"
@@ -346,43 +347,37 @@ impl NativeTreeCore {
     fn begin_insert<'py>(
         &self,
         token_ids: &Bound<'py, PyAny>,
-        extra_key: Option<Bound<'py, PyString>>,
-        cache_salt: Option<Bound<'py, PyString>>,
+        extra_key: Option<Text<'py>>,
+        cache_salt: Option<Text<'py>>,
         limit: Option<Bound<'py, PyAny>>,
         value: &Bound<'py, PyAny>,
         prev_prefix_len: u64,
-        evicted_lens: Option<Vec<u64>>,
+        evicted_lens: PerComponent<u64>,
         inserted_len: u64,
         priority: Option<i64>,
-        session_id: Option<Bound<'py, PyString>>,
-        tracks_adopted: Bound<'py, PyAny>,
+        session_id: Option<Text<'py>>,
+        tracks_adopted: Flag,
         rotation_base: Option<i64>,
     ) -> PyResult<Bound<'py, PyTuple>> {
         let py = token_ids.py();
         let key = KeyArg::new(token_ids, extra_key, cache_salt, limit)?;
-        let tracks_adopted = flag(&tracks_adopted)?;
-        let session_id = session_id.as_ref().map(|text| text.to_str()).transpose()?;
+        let session_id = session_id.as_ref().map(Text::as_str).transpose()?;
         let value = match TensorArg::check(value, &self.torch)? {
             Ok(value) => value,
             Err(error) => return Err(self.unless_suspended(py, error)),
         };
-        let name = match self.lora_names {
-            Some(_) => {
-                let extra_key = key.extra_key().map(|text| text.to_str()).transpose()?;
-                self.lora_name(py, extra_key)?
-            }
-            None => None,
-        };
+        let key = key.key()?;
+        let name = self.lora_name(py, key.extra_key)?;
         let scalars = InsertScalars {
-            key: key.key()?,
+            key,
             prev_prefix_len,
-            swa_evicted_len: evicted_lens.map_or(0, |lens| lens.first().copied().unwrap_or(0)),
+            swa_evicted_len: evicted_lens.get(ComponentType::Swa).unwrap_or(0),
             inserted_len,
             priority: priority.unwrap_or(0),
             rotation_base,
             session_id,
             lora_name: name.as_ref().map(|name| name.to_str()).transpose()?,
-            tracks_adopted,
+            tracks_adopted: tracks_adopted.0,
         };
         let step = self.attempt(
             py,
@@ -422,11 +417,10 @@ impl NativeTreeCore {
     }
 
     #[setter]
-    fn set_enable_storage(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let on = flag(value)?;
+    fn set_enable_storage(&self, py: Python<'_>, value: Flag) -> PyResult<()> {
         self.with(
-            value.py(),
-            |any| with_tree!(any, tree => tree.settings.enable_storage = on),
+            py,
+            |any| with_tree!(any, tree => tree.settings.enable_storage = value.0),
         )
     }
 
@@ -439,11 +433,10 @@ impl NativeTreeCore {
     }
 
     #[setter]
-    fn set_enable_external_cache_linker(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let on = flag(value)?;
+    fn set_enable_external_cache_linker(&self, py: Python<'_>, value: Flag) -> PyResult<()> {
         self.with(
-            value.py(),
-            |any| with_tree!(any, tree => tree.settings.enable_external_cache_linker = on),
+            py,
+            |any| with_tree!(any, tree => tree.settings.enable_external_cache_linker = value.0),
         )
     }
 
@@ -456,11 +449,10 @@ impl NativeTreeCore {
     }
 
     #[setter]
-    fn set_is_write_back(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        let on = flag(value)?;
+    fn set_is_write_back(&self, py: Python<'_>, value: Flag) -> PyResult<()> {
         self.with(
-            value.py(),
-            |any| with_tree!(any, tree => tree.settings.is_write_back = on),
+            py,
+            |any| with_tree!(any, tree => tree.settings.is_write_back = value.0),
         )
     }
 
@@ -529,13 +521,5 @@ impl NativeTreeCore {
             Ok(false) => error,
             Err(failure) => failure,
         }
-    }
-}
-
-/// A real `bool` (BND-24).
-pub fn flag(value: &Bound<'_, PyAny>) -> PyResult<bool> {
-    match value.cast::<pyo3::types::PyBool>() {
-        Ok(value) => Ok(value.is_true()),
-        Err(_) => Err(PyTypeError::new_err("a flag must be a bool")),
     }
 }

@@ -3,6 +3,7 @@
 //! Every argument is converted and checked before the tree is touched, every refusal is raised as
 //! the contract's own error class, and a panic poisons the core it happened in (BND-34).
 
+mod absent;
 mod arguments;
 mod core;
 mod errors;

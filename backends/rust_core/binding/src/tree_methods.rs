@@ -1,11 +1,11 @@
 //! The rest of the native core: locks, eviction, sizes, paths, hashes, the linker's tree side.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyTuple};
-use tree_core::{ComponentType, LeafEviction, LockReceipt, NodeId, to_hex};
+use pyo3::types::{PyBytes, PyTuple};
+use tree_core::{LeafEviction, NodeId, to_hex};
 
-use crate::arguments::{Component, Handle};
-use crate::core::{AnyValue, NativeTreeCore, flag, private_copy, with_tree};
+use crate::arguments::{Component, Flag, Handle, Many, OngoingPair, PerComponent, Receipt};
+use crate::core::{AnyValue, NativeTreeCore, private_copy, with_tree};
 use crate::results::{buffer_state, hex_list};
 
 /// `(node, parent, start, end, full_value_len | None, child_count)`.
@@ -14,70 +14,46 @@ type PathTuple = (u64, u64, usize, usize, Option<usize>, usize);
 /// `(device tensor, keys)`.
 type OffloadTuple<'py> = (Bound<'py, PyAny>, Vec<String>);
 
-fn ids(handles: Vec<Handle>) -> Vec<NodeId> {
-    handles.into_iter().map(|handle| handle.0).collect()
-}
-
-/// A receipt from the fields of `DecLockRefParams`.
-fn receipt(
-    node_id: Option<Handle>,
-    skipped: Vec<Component>,
-    host_uuids: Option<&Bound<'_, PyDict>>,
-) -> PyResult<LockReceipt> {
-    let entry = match host_uuids {
-        Some(uuids) => uuids.get_item(ComponentType::Full as u8)?,
-        None => None,
-    };
-    Ok(LockReceipt {
-        node: node_id.map(|handle| handle.0),
-        skipped: skipped.into_iter().map(|component| component.0).collect(),
-        full_host_lock: entry.map(|entry| entry.extract()).transpose()?,
-    })
+fn ids(handles: Many<Handle>) -> Vec<NodeId> {
+    handles.0.into_iter().map(|handle| handle.0).collect()
 }
 
 #[pymethods]
 impl NativeTreeCore {
-    /// Tokens that became protected, None if FULL was skipped.
+    /// `(tokens that became protected, None if FULL was skipped; numbers of what was skipped)`.
     fn inc_lock_ref(
         &self,
         py: Python<'_>,
         node_id: Handle,
-        skipped: Vec<Component>,
-    ) -> PyResult<Option<u64>> {
-        let skipped: Vec<_> = skipped.into_iter().map(|component| component.0).collect();
-        self.attempt(
+        skipped: Many<Component>,
+    ) -> PyResult<(Option<u64>, Vec<u32>)> {
+        let skipped: Vec<_> = skipped.0.into_iter().map(|item| item.0).collect();
+        let delta = self.attempt(
             py,
             |any| with_tree!(any, tree => tree.inc_lock_ref(node_id.0, &skipped)),
-        )
+        )?;
+        let numbers = skipped.into_iter().map(|component| component as u32);
+        Ok((delta, numbers.collect()))
     }
 
     fn dec_lock_ref(
         &self,
         py: Python<'_>,
         node_id: Handle,
-        receipt_node: Option<Handle>,
-        skipped: Vec<Component>,
-        skip_swa: &Bound<'_, PyAny>,
+        receipt: Receipt,
+        skip_swa: Flag,
     ) -> PyResult<()> {
-        // Without a window component the flag says nothing (LOCK-9), but it must be one.
-        flag(skip_swa)?;
-        let receipt = receipt(receipt_node, skipped, None)?;
+        let _ = skip_swa; // Without a window component the flag says nothing (LOCK-9).
         self.attempt(
             py,
-            |any| with_tree!(any, tree => tree.dec_lock_ref(node_id.0, &receipt)),
+            |any| with_tree!(any, tree => tree.dec_lock_ref(node_id.0, &receipt.0)),
         )
     }
 
-    fn dec_swa_lock_only(
-        &self,
-        py: Python<'_>,
-        node_id: Handle,
-        receipt_node: Option<Handle>,
-    ) -> PyResult<()> {
-        let receipt = receipt(receipt_node, Vec::new(), None)?;
+    fn dec_swa_lock_only(&self, py: Python<'_>, node_id: Handle, receipt: Receipt) -> PyResult<()> {
         self.attempt(
             py,
-            |any| with_tree!(any, tree => tree.dec_swa_lock_only(node_id.0, &receipt)),
+            |any| with_tree!(any, tree => tree.dec_swa_lock_only(node_id.0, &receipt.0)),
         )
     }
 
@@ -104,18 +80,10 @@ impl NativeTreeCore {
         Ok(entry.flatten())
     }
 
-    fn dec_host_lock_ref(
-        &self,
-        py: Python<'_>,
-        node_id: Handle,
-        receipt_node: Option<Handle>,
-        skipped: Vec<Component>,
-        host_uuids: &Bound<'_, PyDict>,
-    ) -> PyResult<()> {
-        let receipt = receipt(receipt_node, skipped, Some(host_uuids))?;
+    fn dec_host_lock_ref(&self, py: Python<'_>, node_id: Handle, receipt: Receipt) -> PyResult<()> {
         self.attempt(
             py,
-            |any| with_tree!(any, tree => tree.dec_host_lock_ref(node_id.0, &receipt)),
+            |any| with_tree!(any, tree => tree.dec_host_lock_ref(node_id.0, &receipt.0)),
         )
     }
 
@@ -135,8 +103,9 @@ impl NativeTreeCore {
         &self,
         py: Python<'_>,
         component: Component,
-        evicted: u64,
+        tracker: PerComponent<u64>,
     ) -> PyResult<Option<u64>> {
+        let evicted = tracker.get(component.0).unwrap_or(0);
         self.attempt(
             py,
             |any| with_tree!(any, tree => tree.evict_device_next_node(component.0, evicted)),
@@ -155,13 +124,12 @@ impl NativeTreeCore {
         &self,
         py: Python<'py>,
         node_id: Handle,
-        is_write_back: &Bound<'py, PyAny>,
+        is_write_back: Flag,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let is_write_back = flag(is_write_back)?;
         self.refresh_lora_name(py, node_id.0)?;
         let freed: Option<AnyValue> = self.attempt(py, |any| {
             with_tree!(any, tree => {
-                tree.evict_device_leaf(node_id.0, is_write_back).map(|answer| match answer {
+                tree.evict_device_leaf(node_id.0, is_write_back.0).map(|answer| match answer {
                     LeafEviction::NeedsBackup(_) => None,
                     LeafEviction::Deleted(value) => Some(value.into()),
                 })
@@ -215,7 +183,8 @@ impl NativeTreeCore {
         })
     }
 
-    fn is_root(&self, py: Python<'_>, node_id: Handle) -> PyResult<bool> {
+    /// Whether the handle is the root's; it must be known.
+    pub fn is_root(&self, py: Python<'_>, node_id: Handle) -> PyResult<bool> {
         self.attempt(py, |any| with_tree!(any, tree => tree.is_root(node_id.0)))
     }
 
@@ -259,7 +228,7 @@ impl NativeTreeCore {
     fn collect_path_info(
         &self,
         py: Python<'_>,
-        node_ids: Vec<Handle>,
+        node_ids: Many<Handle>,
     ) -> PyResult<Vec<Vec<PathTuple>>> {
         let node_ids = ids(node_ids);
         let paths = self.attempt(
@@ -283,7 +252,7 @@ impl NativeTreeCore {
             .collect())
     }
 
-    fn dfs_weight_order(&self, py: Python<'_>, node_ids: Vec<Handle>) -> PyResult<Vec<usize>> {
+    fn dfs_weight_order(&self, py: Python<'_>, node_ids: Many<Handle>) -> PyResult<Vec<usize>> {
         let node_ids = ids(node_ids);
         self.attempt(
             py,
@@ -303,14 +272,13 @@ impl NativeTreeCore {
     fn walk_for_kv_canary<'py>(
         &self,
         py: Python<'py>,
-        unlocked_only: &Bound<'py, PyAny>,
-        swa_resident_only: &Bound<'py, PyAny>,
+        unlocked_only: Flag,
+        swa_resident_only: Flag,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        let unlocked_only = flag(unlocked_only)?;
-        flag(swa_resident_only)?;
+        let _ = swa_resident_only; // Without a window component it leaves nothing out.
         let rows = self.with(
             py,
-            |any| with_tree!(any, tree => tree.walk_for_kv_canary(unlocked_only)),
+            |any| with_tree!(any, tree => tree.walk_for_kv_canary(unlocked_only.0)),
         )?;
         let columns = [rows.slots, rows.positions, rows.previous];
         PyTuple::new(py, columns.map(|column| int64_bytes(py, &column)))
@@ -349,12 +317,11 @@ impl NativeTreeCore {
         &self,
         py: Python<'py>,
         node_id: Handle,
-        with_prefix: &Bound<'py, PyAny>,
+        with_prefix: Flag,
     ) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let with_prefix = flag(with_prefix)?;
         let snapshot = self.with(py, |any| {
             with_tree!(any, tree => {
-                tree.snapshot_buffer_backup(node_id.0, with_prefix).map(|snapshot| (
+                tree.snapshot_buffer_backup(node_id.0, with_prefix.0).map(|snapshot| (
                     buffer_state(&snapshot.state),
                     hex_list(snapshot.hashes),
                     int64_bytes(py, snapshot.tokens),
@@ -439,14 +406,14 @@ impl NativeTreeCore {
     fn finish_offload(
         &self,
         py: Python<'_>,
-        node_ids: Vec<Handle>,
+        node_ids: Many<Handle>,
         ack_id: Handle,
-        success: &Bound<'_, PyAny>,
+        success: Flag,
     ) -> PyResult<()> {
-        let (node_ids, success) = (ids(node_ids), flag(success)?);
+        let node_ids = ids(node_ids);
         self.attempt(
             py,
-            |any| with_tree!(any, tree => tree.finish_offload(&node_ids, ack_id.0, success)),
+            |any| with_tree!(any, tree => tree.finish_offload(&node_ids, ack_id.0, success.0)),
         )
     }
 
@@ -465,14 +432,11 @@ impl NativeTreeCore {
     fn sanity_check(
         &self,
         py: Python<'_>,
-        ongoing_write_through: Vec<(i64, Handle)>,
-        ongoing_load_back: Vec<(i64, Handle)>,
+        ongoing_write_through: Many<OngoingPair>,
+        ongoing_load_back: Many<OngoingPair>,
     ) -> PyResult<()> {
-        let plain = |pairs: Vec<(i64, Handle)>| -> Vec<_> {
-            pairs
-                .into_iter()
-                .map(|(operation, node)| (operation, node.0))
-                .collect()
+        let plain = |pairs: Many<OngoingPair>| -> Vec<_> {
+            pairs.0.into_iter().map(|pair| (pair.0, pair.1)).collect()
         };
         let (writes, loads) = (plain(ongoing_write_through), plain(ongoing_load_back));
         self.attempt(
@@ -483,11 +447,6 @@ impl NativeTreeCore {
 
     fn tree_text(&self, py: Python<'_>) -> PyResult<String> {
         self.with(py, |any| with_tree!(any, tree => tree.pretty_print()))
-    }
-
-    /// Raises what a missing node or component would, for methods that do no more yet.
-    fn check_node(&self, py: Python<'_>, node_id: Handle) -> PyResult<()> {
-        self.is_root(py, node_id).map(drop)
     }
 }
 

@@ -61,6 +61,15 @@ impl Torch {
     }
 }
 
+/// Refuses what is no tensor at all.
+pub fn check_tensor_type(value: &Bound<'_, PyAny>) -> PyResult<()> {
+    static TENSOR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    match value.is_instance(TENSOR.import(value.py(), "torch", "Tensor")?)? {
+        true => Ok(()),
+        false => Err(PyTypeError::new_err("a value must be a tensor")),
+    }
+}
+
 /// An insert's value after its checks.
 pub struct TensorArg<'py> {
     tensor: Bound<'py, PyAny>,
@@ -73,11 +82,7 @@ impl<'py> TensorArg<'py> {
     /// Refuses what is not a 1-D int64 tensor on the core's device (BND-27). The outer error is a
     /// `TypeError` for what is no tensor at all, the inner one stands back behind protocol errors.
     pub fn check(value: &Bound<'py, PyAny>, torch: &Torch) -> PyResult<PyResult<Self>> {
-        static TENSOR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-        let py = value.py();
-        if !value.is_instance(TENSOR.import(py, "torch", "Tensor")?)? {
-            return Err(PyTypeError::new_err("an insert value must be a tensor"));
-        }
+        check_tensor_type(value)?;
         Ok(Self::check_tensor(value, torch))
     }
 

@@ -77,18 +77,21 @@ impl<V: Indices> Tree<V> {
                 .pre_order()
                 .map(|slot| self.node_view(slot))
                 .collect(),
-            device_leaves: self
-                .device_leaves
-                .members()
-                .iter()
-                .map(|leaf| leaf.id)
-                .collect(),
+            device_leaves: self.sorted_leaves(),
             evictable: self.evictable_size(full),
             protected: self.protected_size(full),
             has_insert: self.has_ongoing_insert(),
             has_walk: self.has_open_walk(),
             queued_events: self.queued_events(),
         }
+    }
+
+    /// Ids in rising order: the set itself has none.
+    fn sorted_leaves(&self) -> Vec<NodeId> {
+        let members = self.device_leaves.members();
+        let mut leaves: Vec<_> = members.iter().map(|leaf| leaf.id).collect();
+        leaves.sort_unstable();
+        leaves
     }
 
     fn node_view(&self, slot: Slot) -> NodeView {
