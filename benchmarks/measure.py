@@ -50,6 +50,7 @@ def open_cores(names: Sequence[str]) -> tuple[dict[str, Lockstep], dict[str, str
             found[name] = open_lockstep([(name, name)])
         except (BackendError, MissingEnvironmentError, WorkerFailure, RemoteError) as error:
             missing[name] = str(error).split("\n", 1)[0]
+    collect_rarely()  # As a campaign does once its sides are open.
     return found, missing
 
 

@@ -226,7 +226,7 @@ def field_encoder(name: str) -> Encoder:
 
 
 def _receipts(names: Names, item: Any) -> Plain:
-    if not item:  # As nearly always, and sorting nothing takes a while too.
+    if item == {}:  # As nearly always, and sorting nothing takes a while too.
         return []
     return sorted([int(kind), names.receipt(item[kind])] for kind in item)
 
