@@ -233,6 +233,8 @@ def _receipts(names: Names, item: Any) -> Plain:
 
 def _struct_encoder(kind: type[msgspec.Struct], inner: Encoder = value) -> Encoder:
     known = [field_encoder(name) for name in kind.__struct_fields__]
+    if inner is argument:  # A caller's record issues no handles; it may hold one that never was.
+        known = [Names.asked if encoder is Names.handle else encoder for encoder in known]
     # None stands for a field without a meaning of its own, most often an atom.
     encoders = [None if encoder is value else encoder for encoder in known]
     read = _reader(kind.__struct_fields__)

@@ -8,11 +8,12 @@ drains a result or a later call changes it. It also adds up the time spent in th
 from __future__ import annotations
 
 import inspect
+import types
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from ..backends.contract import CorePoisonedError, TreeCore
 from .behaviours import WATCHED
@@ -121,11 +122,16 @@ def _argument_encoder(name: str) -> Encoder:
     return argument
 
 
+class UnreadableAnswerError(Exception):
+    """A core answered with something that the contract does not allow."""
+
+
 class Recorder:
     """The recording proxy. It answers to every name of `TreeCore`; cast it to that type.
 
     `calls` holds one entry per call since it was last emptied: method, arguments, and either
-    `["ok", result]` or `["error", class, handle or None]`. With `ordered` False, results whose
+    `["ok", result]`, `["error", class, handle or None]` or `["unreadable", class]`, after which
+    `UnreadableAnswerError` is raised. With `ordered` False, results whose
     order some core leaves open are sorted first.
     """
 
@@ -206,12 +212,18 @@ class Recorder:
         by_name = _argument_encoders(name)
         encoders = list(by_name.values())
         watch = WATCHED.get(name)
+        answers = _answer_types(name)
         buffers = name == "evict_excess_path_states" or name == "commit_hicache_transfers"
 
         def call(*positional: Any, **keywords: Any) -> Any:
-            arguments = [
-                encoder(names, item) for encoder, item in zip(encoders, positional, strict=False)
-            ]
+            try:
+                arguments = [
+                    encoder(names, item)
+                    for encoder, item in zip(encoders, positional, strict=False)
+                ]
+            except Exception:
+                # A misuse passes what no encoder is made for; its type is all there is to tell.
+                arguments = [type(item).__name__ for item in positional]
             for parameter, item in keywords.items():
                 arguments.append([parameter, by_name[parameter](names, item)])
             entry: list[Plain] = [name, arguments]
@@ -226,9 +238,16 @@ class Recorder:
                 self._check_refusal(name, before, error)
                 raise
             clock[0] += perf_counter_ns() - started
-            if watch is not None:
-                watch(self.behaviours, result, names.is_new)
-            entry.append(["ok", encode_result(names, result)])
+            try:
+                if not isinstance(result, answers):
+                    raise TypeError(f"{name} must not return {type(result).__name__}")
+                if watch is not None:
+                    watch(self.behaviours, result, names.is_new)
+                plain = encode_result(names, result)
+            except Exception as error:
+                entry.append(["unreadable", type(result).__name__])
+                raise UnreadableAnswerError(f"{name} returned no answer: {error!r}") from error
+            entry.append(["ok", plain])
             if buffers:
                 entry.append([value(names, item) for item in (*positional, *keywords.values())])
             return result
@@ -254,3 +273,21 @@ def parameters_of(name: str) -> list[str]:
     if item is None or isinstance(item, property):
         return []
     return [parameter for parameter in inspect.signature(item).parameters if parameter != "self"]
+
+
+@cache
+def _answer_types(name: str) -> tuple[type, ...]:
+    """Classes of which a method's result must be, as the contract declares it.
+
+    Lists and tuples are recorded alike, so either may stand for the other.
+    """
+    item = vars(TreeCore)[name]
+    function = item.fget if isinstance(item, property) else item
+    declared = get_type_hints(function)["return"]
+    is_union = get_origin(declared) in (Union, types.UnionType)
+    kinds = [get_origin(one) or one for one in (get_args(declared) if is_union else (declared,))]
+    if Any in kinds or kinds == [types.NoneType]:
+        return (object,)  # Nobody reads an answer that should be None; it is compared like others.
+    if list in kinds or tuple in kinds:
+        kinds += [list, tuple]
+    return tuple(dict.fromkeys(kinds))

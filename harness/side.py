@@ -32,7 +32,7 @@ from .canonical import tensor
 from .config import Config
 from .execute import CoreOps
 from .observation import Finding, Observation
-from .recorder import Recorder
+from .recorder import Recorder, UnreadableAnswerError
 from .references import References
 
 CoreFactory = Callable[[CacheInitParams], TreeCore]
@@ -225,6 +225,11 @@ class LocalSide:
             self.dead = True
             self._findings.append(Finding("crash", str(error)))
             return "CorePoisonedError"
+        except UnreadableAnswerError as error:
+            # Neither the cache nor a comparison can go on from an answer that is none.
+            self.dead = True
+            self._findings.append(Finding("unreadable", str(error)))
+            return type(error).__name__
         except Exception as error:
             if error is not self.recorder.last_error:
                 raise HarnessError(f"{what}, op {self.op_count}: {error!r}") from error

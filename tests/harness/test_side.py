@@ -195,6 +195,35 @@ def test_a_poisoned_core_ends_the_case_with_a_finding() -> None:
     assert side.finish().observations == []
 
 
+def answer_none(method: str) -> mutants.Mutation:
+    """A core one of whose methods forgets its answer."""
+
+    def spoil(core: Any) -> None:
+        setattr(core, method, lambda *arguments: None)
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    ("method", "op"),
+    [
+        ("match_prefix", CoreMatch([1])),
+        ("begin_insert", CoreInsert([1])),
+        ("match_prefix", Arrive([1, 2])),
+        ("inc_lock_ref", Lock("live:0")),
+        ("collect_full_device_indices", CoreMatch([1])),
+    ],
+)
+def test_an_answer_of_a_wrong_type_is_a_finding_about_the_core(method: str, op: AnyOp) -> None:
+    trace: list[AnyOp] = [op] if method == "begin_insert" else [CoreInsert([1, 2]), op, Reset()]
+    seen = observe(Config(), trace, answer_none(method))[-1]
+    assert seen.outcome == "UnreadableAnswerError"
+    assert [found.oracle for found in seen.findings] == ["unreadable"]
+    assert method in seen.findings[0].message
+    assert ["unreadable", "NoneType"] in [call[2] for call in seen.calls]
+    assert seen.dead
+
+
 def test_a_mistake_of_the_harness_is_told_as_its_own() -> None:
     side = mutants.side()
     side.open(Config(), WATCHED)
