@@ -1,16 +1,13 @@
-"""Read-only questions to a core, and calls that name what a core does not have."""
+"""Read-only questions to a core: what the `ask` op can be about."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
-
-import torch
+from typing import TYPE_CHECKING
 
 from ..backends.contract import ComponentType, NodeId, SanityCheckError, TreeCore
 from . import ops
-from .config import COMPONENT_NAMES
 
 if TYPE_CHECKING:
     from .execute import CoreOps
@@ -120,39 +117,3 @@ _ABOUT_NODE: dict[str, Callable[[TreeCore, NodeId, ops.Ask], None]] = {
     "predicates": _predicates,
     "backup_chain": _backup_chain,
 }
-
-_ONE_SLOT = torch.zeros(1, dtype=torch.int64)
-
-
-def misuse(side: CoreOps, op: ops.Misuse) -> None:
-    """Call a method for a component that the core lacks; both our cores refuse it alike."""
-    call = MISUSES.get(op.method)
-    node = side.node(op.node)
-    if call is not None and node is not None:
-        call(side.core, node, COMPONENT_NAMES[op.component])
-
-
-MISUSES: dict[str, Callable[[Any, NodeId, ComponentType], Any]] = {
-    "evict_device_start": lambda core, node, kind: core.evict_device_start(kind, 1),
-    "evict_device_next_node": lambda core, node, kind: core.evict_device_next_node(kind, {}),
-    "evict_device_end": lambda core, node, kind: core.evict_device_end(kind),
-    "finish_swa_state_eviction": lambda core, node, kind: core.finish_swa_state_eviction(node),
-    "finish_mamba_state_eviction": lambda core, node, kind: core.finish_mamba_state_eviction(node),
-    "evict_excess_path_states": lambda core, node, kind: core.evict_excess_path_states(
-        node, {}, {}, []
-    ),
-    "get_component_device_value": lambda core, node, kind: core.get_component_device_value(
-        node, kind
-    ),
-    "set_component_device_value": lambda core, node, kind: core.set_component_device_value(
-        node, kind, _ONE_SLOT
-    ),
-    "component_has_host_value_only": lambda core, node, kind: core.component_has_host_value_only(
-        node, kind
-    ),
-    "adjust_component_size": lambda core, node, kind: core.adjust_component_size(node, kind, 1),
-    "node_by_id": lambda core, node, kind: core.node_by_id(node),
-    "rotation_phase_of": lambda core, node, kind: core.rotation_phase_of(node),
-    "buffer_backup_pool_keys": lambda core, node, kind: core.buffer_backup_pool_keys(node, []),
-}
-"""Methods that `misuse` can name, and how it calls them."""

@@ -26,9 +26,10 @@ from ..backends.contract import (
 )
 from ..backends.pools import shared_fingerprints
 from . import ops
-from .asking import ask, misuse
+from .asking import ask
 from .cache import Cache, OracleFinding
 from .config import COMPONENT_NAMES, Config
+from .misuse import misuse
 from .references import HeldLock, References, Walk
 
 FULL = ComponentType.FULL

@@ -328,7 +328,7 @@ class SetFlag(Op, tag="set_flag"):
 
 
 class Misuse(Op, tag="misuse"):
-    """Hostile: call `method` for a node with a component or tier that the core does not have."""
+    """Hostile: make the refused call `method` of `misuse.MISUSES`; an unknown name does nothing."""
 
     method: str
     node: NodeRef = "root"

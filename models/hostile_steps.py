@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from treedrift.harness import ops
-from treedrift.harness.asking import MISUSES
+from treedrift.harness.misuse import MISUSES
 
 from .case import LIVE, MAX_I64, STALE, Case
 
 METHODS = tuple(MISUSES)
-"""Methods that a misuse can name."""
+"""Calls that a misuse can name."""
+
+WHOLE_METHODS = tuple(name for name in METHODS if ":" not in name)
+"""Those whose arguments are good, so that the node or the component decides."""
 
 QUESTIONS: tuple[ops.Question, ...] = (
     "path",
@@ -137,10 +140,9 @@ def handles(case: Case) -> None:
 
 
 def misuse(case: Case) -> None:
-    """A method for a component or tier that is not there."""
-    case.ops.append(
-        ops.Misuse(case.chance.pick(METHODS), wild_node(case), case.chance.pick(LACKING))
-    )
+    """A call with a bad argument, or for a component or tier that is not there."""
+    names = WHOLE_METHODS if case.chance.flip(0.5) else METHODS
+    case.ops.append(ops.Misuse(case.chance.pick(names), wild_node(case), case.chance.pick(LACKING)))
 
 
 HOSTILE_STEPS: dict[str, tuple[float, Callable[[Case], None]]] = {
@@ -152,6 +154,6 @@ HOSTILE_STEPS: dict[str, tuple[float, Callable[[Case], None]]] = {
     "hostile_walks": (1.0, walks),
     "hostile_victims": (2.0, victims),
     "hostile_handles": (1.5, handles),
-    "hostile_misuse": (2.0, misuse),
+    "hostile_misuse": (4.0, misuse),
 }
 """Every hostile step with its usual weight."""

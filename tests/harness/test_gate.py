@@ -111,7 +111,6 @@ UNDRIVEN_FOR = {
         demote
         finish_load_back
         finish_write_through
-        has_swa_host_pool(value)
         insert_host
         mark_write_through_pending
         sanity_check(ongoing_load_back)
