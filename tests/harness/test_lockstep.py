@@ -65,7 +65,7 @@ FAULTS: list[tuple[mutants.Mutation, str]] = [
     (mutants.reused_handle, rf"node|{STATE}"),
     (mutants.leaked_slots, r"(begin|resume)_insert\.result\.actions\.length"),
     (mutants.action_of_another_type, r"(begin|resume)_insert\.result\.actions\[\]\.type"),
-    (mutants.ignored_rotation, r"begin_insert\.result"),
+    (mutants.ignored_rotation, r"begin_insert\.result|rotation_base"),
     (mutants.truth_as_a_number, r"is_root"),
     (mutants.lock_not_released, rf"lock|evict_device_next_node|{STATE}"),
     (mutants.lost_event, r"take_events|queued_events"),
