@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import msgspec
 
@@ -111,7 +112,7 @@ class Tally(msgspec.Struct):
             _add(self.behaviours, figures)
 
 
-def _add(into: dict, counts: dict) -> None:  # type: ignore[type-arg]
+def _add(into: dict[str, Any], counts: Mapping[str, Any]) -> None:
     for key, count in counts.items():
         into[key] = into.get(key, 0) + count
 
@@ -133,14 +134,18 @@ class Campaign:
     def run(self, cases: Iterable[Case], budget: Budget) -> None:
         """Run until the cases end or the budget is spent."""
         started = monotonic()
+
+        def tell(in_case: int = 0) -> None:
+            count, seconds = self.tally.op_count + in_case, monotonic() - started
+            self._listen(Progress(count, self.tally.cases, seconds, len(self.kinds)))
+
         for case in cases:
-            result = self._lockstep.run(case.config, case.ops, self._settings)
+            result = self._lockstep.run(case.config, case.ops, self._settings, tell)
             for divergence in result.divergences:
                 self._keep(case, divergence)
             self.tally.count(case, result)
-            seconds = monotonic() - started
-            self._listen(Progress(self.tally.op_count, self.tally.cases, seconds, len(self.kinds)))
-            if budget.is_spent(self.tally.op_count, seconds):
+            tell()
+            if budget.is_spent(self.tally.op_count, monotonic() - started):
                 break
 
     def _keep(self, case: Case, divergence: Divergence) -> None:

@@ -6,7 +6,7 @@ sound because ops name nothing of a side, and sides in worker processes run at t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from typing import Protocol
@@ -139,12 +139,22 @@ class Lockstep:
         for client in self.clients.values():
             client.close()
 
-    def run(self, config: Config, trace: Iterable[ops.AnyOp], settings: Settings) -> CaseResult:
-        """Run one case to its end, or until every pair has diverged."""
+    def run(
+        self,
+        config: Config,
+        trace: Iterable[ops.AnyOp],
+        settings: Settings,
+        tell: Callable[[int], None] = lambda op_count: None,
+    ) -> CaseResult:
+        """Run one case to its end, or until every pair has diverged.
+
+        `tell` hears the number of ops so far, after every batch.
+        """
         case = _Case(self, config, settings)
         if case.open():
             for batch in _batches(trace):
                 case.step(batch)
+                tell(case.result.op_count)
                 if not case.active:
                     break
             if case.active:

@@ -17,6 +17,10 @@ from ..harness.compare import Divergence
 VALUE_WIDTH_MAX = 160
 
 
+LINE_SECONDS = 10.0
+"""Where lines can't be redrawn, as in a CI log, progress is told every so often."""
+
+
 class ProgressView:
     """A line that says how far a campaign is; a new kind of divergence gets a line of its own."""
 
@@ -33,6 +37,7 @@ class ProgressView:
             transient=True,
         )
         self._task = self._bar.add_task("running", total=1.0, figures="")
+        self._next_line = LINE_SECONDS
 
     @contextmanager
     def live(self) -> Iterator[ProgressView]:
@@ -49,6 +54,9 @@ class ProgressView:
         rate = event.op_count / max(event.seconds, 1e-9)
         figures = f"{event.op_count:,} ops  {rate:,.0f}/s  {event.findings} findings"
         self._bar.update(self._task, completed=self._share(event), figures=figures)
+        if not self._console.is_terminal and event.seconds >= self._next_line:
+            self._next_line = event.seconds + LINE_SECONDS
+            self._console.print(f"{event.seconds:,.0f} s  {figures}", highlight=False)
 
     def _share(self, event: campaign.Progress) -> float:
         shares = [0.0]

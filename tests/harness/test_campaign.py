@@ -89,11 +89,13 @@ def test_one_kind_is_kept_once_and_counted_every_time(tmp_path: Path) -> None:
 def test_a_listener_hears_of_a_find_before_of_the_progress_that_counts_it() -> None:
     one, heard = campaign()
     one.run(cases(1), Budget())
-    found, progress = heard
+    within, found, after = heard
+    assert isinstance(within, Progress)
+    assert (within.cases, within.findings) == (0, 0)
     assert isinstance(found, Found)
     assert found.seed == 0
-    assert isinstance(progress, Progress)
-    assert (progress.cases, progress.findings) == (1, 1)
+    assert isinstance(after, Progress)
+    assert (after.cases, after.findings) == (1, 1)
 
 
 def test_a_campaign_without_a_folder_writes_nothing() -> None:

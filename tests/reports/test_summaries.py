@@ -212,3 +212,16 @@ def test_the_line_of_a_find_says_pair_op_and_place() -> None:
         "found python against rust: difference at evict, "
         "calls[0].evict_device_next_node.result.node_id"
     )
+
+
+def test_progress_is_told_in_lines_where_none_can_be_redrawn() -> None:
+    text = StringIO()
+    view = ProgressView(Console(file=text, width=200), Budget(seconds=30.0))
+    with view.live():
+        for seconds in (1.0, 10.0, 12.0, 21.0):
+            view(Progress(op_count=int(seconds) * 1000, cases=1, seconds=seconds, findings=0))
+    told = [line for line in text.getvalue().splitlines() if " s  " in line]
+    assert told == [
+        "10 s  10,000 ops  1,000/s  0 findings",
+        "21 s  21,000 ops  1,000/s  0 findings",
+    ]
