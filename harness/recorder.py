@@ -42,18 +42,6 @@ SETTINGS = (
 )
 """Attributes that a cache assigns (PLUG-1)."""
 
-FACTS = (
-    "page_size",
-    "is_eagle",
-    "device",
-    "enable_hicache",
-    "is_host_memory_buffer_only",
-    "kv_events",
-    "supports_rotation_base",
-    "write_back_duplicate_reclaim_digest",
-)
-"""Attributes that a cache only reads."""
-
 
 def recorded_methods() -> list[str]:
     """Names of all methods whose calls are written down."""
