@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 from ..harness.behaviours import EXPECTED_BEHAVIOURS
 from ..harness.campaign import Tally
 from ..harness.compare import Divergence
+from ..harness.ops import AnyOp
 
 POLICIES = ("lru", "lfu", "fifo", "mru", "filo", "priority", "slru", "tlru")
 """All eviction policies (POL-1)."""
+
+OP_KINDS = tuple(sorted(str(op.__struct_config__.tag) for op in get_args(AnyOp)))
+"""All kinds of op."""
 
 TOKEN_COUNTS = ("requests", "hit_tokens", "prompt_tokens")
 
@@ -59,7 +63,7 @@ def _statistics(tally: Tally) -> dict[str, Any]:
     behaviours = dict(sorted(tally.behaviours.items()))
     tokens = {name: behaviours.pop(name, 0) for name in TOKEN_COUNTS}
     return {
-        "ops": dict(sorted(tally.op_kinds.items())),
+        "ops": {kind: tally.op_kinds.get(kind, 0) for kind in OP_KINDS},
         "policies": {name: tally.policies.get(name, 0) for name in POLICIES},
         "behaviours": behaviours,
         "not_reached": not_reached(tally),
@@ -71,9 +75,13 @@ def _statistics(tally: Tally) -> dict[str, Any]:
 
 
 def not_reached(tally: Tally) -> list[str]:
-    """Policies and behaviours that a long run should have reached and this one did not."""
+    """Op kinds, policies and behaviours that a long run should have reached and this did not.
+
+    Released cores are never given the hostile kinds, so a run with one says so here.
+    """
     behaviours = [name for name in EXPECTED_BEHAVIOURS if not tally.behaviours.get(name)]
-    return behaviours + [f"policy.{name}" for name in POLICIES if not tally.policies.get(name)]
+    policies = [f"policy.{name}" for name in POLICIES if not tally.policies.get(name)]
+    return behaviours + policies + [f"op.{kind}" for kind in OP_KINDS if kind not in tally.op_kinds]
 
 
 def _rounded(seconds: dict[str, float]) -> dict[str, float]:

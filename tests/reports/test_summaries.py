@@ -10,7 +10,7 @@ from rich.console import Console
 from treedrift.harness.behaviours import EXPECTED_BEHAVIOURS
 from treedrift.harness.campaign import Budget, Found, Progress, Tally
 from treedrift.harness.compare import Divergence
-from treedrift.reports.summary import POLICIES, not_reached, summarize
+from treedrift.reports.summary import OP_KINDS, POLICIES, not_reached, summarize
 from treedrift.reports.terminal import ProgressView, found_line, print_summary
 
 PAIR = ("python", "rust")
@@ -21,7 +21,7 @@ def tally() -> Tally:
         op_count=12_345,
         cases=67,
         refused=1,
-        op_kinds={"evict": 45, "arrive": 12_300},
+        op_kinds={kind: 1 for kind in OP_KINDS if kind != "touch"} | {"evict": 45},
         policies={"lru": 60, "tlru": 6},
         behaviours={
             "match.hit": 1000,
@@ -79,6 +79,7 @@ HEAD = [
 def test_an_agreeing_campaign_is_told_in_full() -> None:
     unreached = [name for name in EXPECTED_BEHAVIOURS if name not in ("match.hit", "evict.leaf")]
     unreached += [f"policy.{name}" for name in POLICIES if name not in ("lru", "tlru")]
+    unreached += ["op.touch"]
     assert printed(summarize([PAIR], tally(), 5.0, [], [])) == [
         *HEAD,
         "reached: evict.leaf 20, match.hit 1,000",
@@ -176,7 +177,8 @@ def test_the_object_holds_all_figures() -> None:
             }
         ],
     }
-    assert list(statistics["ops"]) == ["arrive", "evict"]
+    assert list(statistics["ops"]) == list(OP_KINDS)
+    assert (statistics["ops"]["evict"], statistics["ops"]["touch"]) == (45, 0)
     assert statistics["behaviours"] == {"evict.leaf": 20, "match.hit": 1000}
     assert (statistics["hit_tokens"], statistics["hit_rate"]) == (250, 0.25)
 
@@ -190,6 +192,7 @@ def test_a_run_that_reached_everything_misses_nothing() -> None:
     counted = Tally.empty()
     counted.behaviours = dict.fromkeys(EXPECTED_BEHAVIOURS, 1)
     counted.policies = dict.fromkeys(POLICIES, 1)
+    counted.op_kinds = dict.fromkeys(OP_KINDS, 1)
     assert not_reached(counted) == []
 
 
