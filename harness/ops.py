@@ -400,6 +400,8 @@ def is_hostile(op: Op) -> bool:
             return node != "offered"
         case Demote() | Misuse():
             return True
+        case Ask(about="indices", flag=True):
+            return True  # Its end may be no ancestor (PATH-11).
         case _:
             return _is_wild(op)
 
