@@ -1,8 +1,9 @@
 """The cores by name: ours, the released ones, and those that other packages bring.
 
 A name may say where the core lives, as in `sglang-rust@0.5.23`: a managed environment or the path
-of an interpreter. Cores are imported when they are asked for, so that one that can't be built
-hides no other. Hides entry points. Runs in foreign environments too.
+of an interpreter. A plugin may bring a family of cores, named `family:variant`. Cores are imported
+when they are asked for, so that one that can't be built hides no other.
+Hides entry points. Runs in foreign environments too.
 """
 
 from __future__ import annotations
@@ -43,6 +44,16 @@ class Plugin(Protocol):
         """Build an empty core. Raises the contract's errors."""
 
 
+class Family(Protocol):
+    """What an entry point gives that brings many cores at once, such as the drills."""
+
+    def variants(self) -> list[str]:
+        """Names of all cores of the family, in order."""
+
+    def variant(self, name: str) -> Plugin:
+        """The core of that name, which is one of `variants()`."""
+
+
 @dataclass(frozen=True)
 class Backend:
     """A core that can be built in this process. `inspect` is None where a core shows nothing."""
@@ -69,9 +80,14 @@ class BackendName:
         name, at, environment = text.strip().partition("@")
         if at and not environment:
             raise UnknownBackendError(f"{text!r} names no environment after the @")
-        if not environment and name not in known_names():
+        if not environment and name not in known_names() and not _is_variant(name):
             raise _unknown(name)
         return cls(name, environment or None)
+
+    @property
+    def family(self) -> str:
+        """The name without its variant."""
+        return self.name.partition(":")[0]
 
     def place(self) -> Environment | None:
         """The environment that the core runs in; None for this process's own interpreter.
@@ -163,8 +179,8 @@ def local_backend(name: str) -> Backend:
         if name in RELEASED and importlib.util.find_spec("sglang") is None:
             raise UnavailableBackendError(f"{name} needs an interpreter that has sglang")
         load = _BUILT_IN[name]
-    elif name in (found := _entry_points()):
-        load = _plugged(name, found[name])
+    elif name.partition(":")[0] in (found := _entry_points()):
+        load = _plugged(name, found[name.partition(":")[0]])
     else:
         raise _unknown(name)
     try:
@@ -184,6 +200,9 @@ def list_backends() -> list[BackendStatus]:
     for name in known_names():
         if name in RELEASED:
             found += _released_statuses(name)
+        elif family := _family(name):
+            how_many = f"{len(family)} cores, named {name}:{family[0]} and so on"
+            found.append(BackendStatus(f"{name}:...", True, True, how_many))
         else:
             found.append(_status(name))
     return found
@@ -195,6 +214,15 @@ def _status(name: str) -> BackendStatus:
     except BackendError as error:
         return BackendStatus(name, False, False, str(error))
     return BackendStatus(name, True, backend.inspect is not None, "in this interpreter")
+
+
+def _family(name: str) -> list[str]:
+    """Names of the variants of a plugged-in family; none for a single core or a broken plugin."""
+    found = _entry_points().get(name)
+    try:
+        return _variants(found.load()) if found is not None else []
+    except Exception:
+        return []  # Its own line says why it can't be loaded.
 
 
 def _released_statuses(name: str) -> list[BackendStatus]:
@@ -216,6 +244,11 @@ def _entry_points() -> dict[str, importlib.metadata.EntryPoint]:
 def _plugged(name: str, entry_point: importlib.metadata.EntryPoint) -> Callable[[], Backend]:
     def load() -> Backend:
         plugin: Any = entry_point.load()
+        _, colon, variant = name.partition(":")
+        if colon:
+            if variant not in _variants(plugin):
+                raise _unknown(name)
+            plugin = plugin.variant(variant)
         if not callable(getattr(plugin, "create", None)):
             raise UnavailableBackendError(f"{name}: {entry_point.value} has no create(params)")
         return Backend(name, plugin.create, getattr(plugin, "inspect", None))
@@ -223,7 +256,26 @@ def _plugged(name: str, entry_point: importlib.metadata.EntryPoint) -> Callable[
     return load
 
 
+def _variants(plugin: Any) -> list[str]:
+    variants = getattr(plugin, "variants", None)
+    return list(variants()) if callable(variants) else []
+
+
+def _is_variant(name: str) -> bool:
+    """Whether a name is that of a core of a family. Loads the family."""
+    family, colon, variant = name.partition(":")
+    found = _entry_points().get(family) if colon else None
+    return found is not None and variant in _variants(found.load())
+
+
 def _unknown(name: str) -> UnknownBackendError:
+    family, colon, variant = name.partition(":")
+    found = _entry_points().get(family) if colon else None
+    if found is not None:
+        names = _variants(found.load())
+        close = difflib.get_close_matches(variant, names, n=1)
+        hint = f"; did you mean {family}:{close[0]}?" if close else ""
+        return UnknownBackendError(f"{family} has no variant {variant!r}{hint}")
     names = known_names()
     close = difflib.get_close_matches(name, names, n=1)
     hint = f"; did you mean {close[0]}?" if close else ""

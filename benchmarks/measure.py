@@ -18,12 +18,13 @@ from treedrift.backends.sglang.environments import MissingEnvironmentError
 from treedrift.harness.config import Config
 from treedrift.harness.importers.mooncake import ImportOptions, import_mooncake
 from treedrift.harness.lockstep import BATCH_OPS, Client, Lockstep
+from treedrift.harness.opening import open_lockstep, settings_for
 from treedrift.harness.ops import AnyOp
 from treedrift.harness.remote import RemoteError, WorkerFailure
 from treedrift.harness.side import LocalSide, Settings, collect_rarely
 from treedrift.models.profiles import profile_named
 from treedrift.models.swarm import generate_case
-from treedrift.running import HOSTILE_EVERY, open_lockstep, settings_for
+from treedrift.running import HOSTILE_EVERY
 
 from .floor import Floor, Move, counting
 

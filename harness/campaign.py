@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 import msgspec
 
 from . import ops
 from .compare import Divergence
 from .config import Config
-from .lockstep import CaseResult, Lockstep, Pair
+from .events import Event, Found, Progress
+from .lockstep import Lockstep, Pair
 from .side import Settings
+from .tally import Tally
 from .trace import new_trace, write_trace
 
 
@@ -46,75 +47,7 @@ class Budget(msgspec.Struct, frozen=True):
         return self.seconds is not None and seconds >= self.seconds
 
 
-class Progress(msgspec.Struct, tag="progress"):
-    """How far a campaign is."""
-
-    op_count: int
-    cases: int
-    seconds: float
-    findings: int
-
-
-class Found(msgspec.Struct, tag="found"):
-    """A divergence; `is_new` if its kind has not been seen before in this campaign."""
-
-    divergence: Divergence
-    is_new: bool
-    seed: int | None = None
-
-
-Event = Progress | Found
 Listener = Callable[[Event], None]
-
-
-class Tally(msgspec.Struct):
-    """What a campaign counted, in a form that tallies of several jobs add up to."""
-
-    op_count: int = 0
-    cases: int = 0
-    refused: int = 0
-    op_kinds: dict[str, int] = {}
-    policies: dict[str, int] = {}
-    behaviours: dict[str, int] = {}
-    core_seconds: dict[str, float] = {}
-    side_seconds: dict[str, float] = {}
-
-    @classmethod
-    def empty(cls) -> Tally:
-        """A tally of nothing, with mappings of its own."""
-        return cls(op_kinds={}, policies={}, behaviours={}, core_seconds={}, side_seconds={})
-
-    def add(self, other: Tally) -> None:
-        """Add another tally to this one."""
-        self.op_count += other.op_count
-        self.cases += other.cases
-        self.refused += other.refused
-        for name in ("op_kinds", "policies", "behaviours", "core_seconds", "side_seconds"):
-            mine, theirs = getattr(self, name), getattr(other, name)
-            for key, count in theirs.items():
-                mine[key] = mine.get(key, 0) + count
-
-    def count(self, case: Case, result: CaseResult) -> None:
-        """Take one finished case into account."""
-        self.op_count += result.op_count
-        self.cases += 1
-        if result.refused is not None:
-            self.refused += 1
-            return
-        kinds = Counter(ops.kind_of(op) for op in case.ops[: result.op_count])
-        _add(self.op_kinds, kinds)
-        _add(self.policies, {case.config.policy.lower(): 1})
-        for name, figures in result.figures.items():
-            _add(self.core_seconds, {name: figures.pop("core_ns", 0) / 1e9})
-            _add(self.side_seconds, {name: figures.pop("total_ns", 0) / 1e9})
-        for figures in list(result.figures.values())[:1]:
-            figures.pop("ops", None)
-            _add(self.behaviours, figures)
-
-
-def _add(into: dict[str, Any], counts: Mapping[str, Any]) -> None:
-    for key, count in counts.items():
-        into[key] = into.get(key, 0) + count
 
 
 class Campaign:
@@ -143,7 +76,7 @@ class Campaign:
             result = self._lockstep.run(case.config, case.ops, self._settings, tell)
             for divergence in result.divergences:
                 self._keep(case, divergence)
-            self.tally.count(case, result)
+            self.tally.count(case.config.policy, case.ops, result)
             tell()
             if budget.is_spent(self.tally.op_count, monotonic() - started):
                 break

@@ -14,7 +14,7 @@ import difflib
 import os
 import re
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
 
@@ -23,8 +23,14 @@ import msgspec
 from .config import Config, problems
 from .ops import AnyOp, Namespace, Op
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """The version of the file format that this code writes, and the newest that it reads."""
+
+MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    # Version 2 added `signature`, `rule` and `known`; nothing that was there has changed.
+    1: lambda header: header | {"version": 2},
+}
+"""How a header of a version becomes one of the next."""
 
 MAX_TRACE_BYTES = 256 * 2**20
 """Larger files are refused: they are taken for something else."""
@@ -36,11 +42,26 @@ NODE_REF = re.compile(r"root|offered|(live|stale|request):[0-9]{1,9}|bogus:-?[0-
 """How a node reference is spelled."""
 
 
+class Known(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """An entry of the ledger: a difference of one core from all others that is understood.
+
+    It explains a divergence of a pair in which one side is `core` at one of `releases` and the
+    other is not, if the signature matches one of `signatures` (`*` stands for anything) and the
+    shrunk trace holds an op of every kind in `needs`.
+    """
+
+    core: str
+    releases: list[str]
+    signatures: list[str]
+    needs: list[str] = []
+
+
 class Header(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The first line of a trace.
 
     `note` says what the trace is for; `source`, `seed` and `profile` where it comes from; `pair`
-    which cores it was saved for; `expect` what a replay must show.
+    which cores it was saved for; `expect` what a replay must show, `signature` which divergence,
+    `rule` the rule that decides about it; `known` makes it an entry of the ledger.
     """
 
     treedrift: Literal["trace"]
@@ -51,6 +72,9 @@ class Header(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defa
     profile: str | None = None
     pair: tuple[str, str] | None = None
     expect: Literal["agrees", "diverges"] = "agrees"
+    signature: str | None = None
+    rule: str | None = None
+    known: Known | None = None
     config: Config = Config()
 
 
@@ -78,7 +102,6 @@ class TraceError(Exception):
         self.what_to_do = what_to_do
 
 
-_HEADER_DECODER = msgspec.json.Decoder(Header)
 _OP_DECODER = msgspec.json.Decoder[AnyOp](AnyOp)
 _ENCODER = msgspec.json.Encoder()
 OP_TYPES: dict[str, type[Op]] = {
@@ -217,8 +240,10 @@ def _parse_header(line: bytes, name: str, number: int, cut: int) -> Header:
     except msgspec.DecodeError as error:
         raise _not_json(error, name, number, cut) from None
     _refuse_foreign(raw, name, number)
+    for version in range(raw["version"], FORMAT_VERSION):
+        raw = MIGRATIONS[version](raw)
     try:
-        header = _HEADER_DECODER.decode(line)
+        header = msgspec.convert(raw, Header)
     except msgspec.ValidationError as error:
         field, problem = complaint(error)
         owner = Config if field.startswith("config.") else Header

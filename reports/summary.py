@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any, get_args
 
 from ..harness.behaviours import EXPECTED_BEHAVIOURS
-from ..harness.campaign import Tally
 from ..harness.compare import Divergence
 from ..harness.ops import AnyOp
+from ..harness.tally import Tally
 
 POLICIES = ("lru", "lfu", "fifo", "mru", "filo", "priority", "slru", "tlru")
 """All eviction policies (POL-1)."""

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 from rich.text import Text
 
-from ..harness import campaign
+from ..harness import campaign, events
 from ..harness.compare import Divergence
 
 VALUE_WIDTH_MAX = 160
@@ -45,11 +45,11 @@ class ProgressView:
         with self._bar:
             yield self
 
-    def __call__(self, event: campaign.Event) -> None:
+    def __call__(self, event: events.Event) -> None:
         """Take one event of the campaign."""
-        if isinstance(event, campaign.Found):
-            if event.is_new:
-                self._bar.console.print(found_line(event.divergence))
+        if isinstance(event, events.Found) and event.is_new:
+            self._bar.console.print(found_line(event.divergence))
+        if not isinstance(event, events.Progress):
             return
         rate = event.op_count / max(event.seconds, 1e-9)
         figures = f"{event.op_count:,} ops  {rate:,.0f}/s  {event.findings} findings"
@@ -58,7 +58,7 @@ class ProgressView:
             self._next_line = event.seconds + LINE_SECONDS
             self._console.print(f"{event.seconds:,.0f} s  {figures}", highlight=False)
 
-    def _share(self, event: campaign.Progress) -> float:
+    def _share(self, event: events.Progress) -> float:
         shares = [0.0]
         if self._budget.ops:
             shares.append(event.op_count / self._budget.ops)

@@ -8,8 +8,6 @@ place that ends the process.
 from __future__ import annotations
 
 import json
-import os
-import re
 import sys
 import traceback
 from collections.abc import Iterator
@@ -19,15 +17,9 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
-from rich.console import Console
 
 from . import running
-from .backends.registry import (
-    BackendError,
-    BackendName,
-    UnavailableBackendError,
-    UnknownBackendError,
-)
+from .backends.registry import BackendError, UnavailableBackendError, UnknownBackendError
 from .backends.sglang.environments import EnvironmentsError, MissingEnvironmentError
 from .harness.campaign import Budget
 from .harness.exit_codes import ExitCode
@@ -36,12 +28,25 @@ from .harness.remote import RemoteError, WorkerFailure
 from .harness.side import HarnessError
 from .harness.trace import TraceError
 from .models.profiles import UnknownProfileError, profile_named
+from .options import (
+    DeviceOption,
+    JobsOption,
+    JsonOption,
+    PairOption,
+    ProfileOption,
+    SeedOption,
+    UsageError,
+    check_folder,
+    err,
+    out,
+    parse_pairs,
+    parse_seconds,
+)
 from .reports.summary import summarize
 from .reports.terminal import ProgressView, print_summary
 
 FINDINGS = "build/findings"
 CHECK_SECONDS = 50.0
-DEFAULT_PAIR = "python,rust"
 
 app = typer.Typer(
     add_completion=False,
@@ -49,52 +54,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Find semantic drift between implementations of SGLang's TreeCore.",
 )
-out = Console(soft_wrap=True, emoji=False, markup=False)
-err = Console(stderr=True, soft_wrap=True, emoji=False, markup=False)
 
 
 class Engine(str, Enum):
     """What makes the ops of a campaign."""
 
     SWARM = "swarm"
-
-
-class UsageError(Exception):
-    """A bad argument; the message says which one and what to do."""
-
-
-PairOption = Annotated[
-    list[str] | None,
-    typer.Option("--pair", help="Two cores, as in python,rust. Repeatable.", metavar="A,B"),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")]
-SeedOption = Annotated[int, typer.Option(help="Seed of the campaign.")]
-ProfileOption = Annotated[str, typer.Option(help="Profile of configurations and ops.")]
-JobsOption = Annotated[int, typer.Option(min=1, help="Processes to run in.")]
-DeviceOption = Annotated[str, typer.Option(help="Device of the pools, as in cpu or cuda.")]
-
-
-def parse_pairs(texts: list[str] | None) -> tuple[Pair, ...]:
-    """Pairs of core names. Raises `UsageError`, or the registry's error for an unknown core."""
-    pairs = []
-    for text in texts or [DEFAULT_PAIR]:
-        names = [name.strip() for name in text.split(",")]
-        if len(names) != 2 or not all(names) or names[0] == names[1]:
-            raise UsageError(f"--pair {text!r}: name two different cores, as in {DEFAULT_PAIR}")
-        for name in names:
-            BackendName.parse(name)
-        pairs.append((names[0], names[1]))
-    return tuple(pairs)
-
-
-def parse_seconds(text: str | None) -> float | None:
-    """A time such as 90, 90s, 10m or 2h, in seconds. Raises `UsageError`."""
-    if text is None:
-        return None
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
-    if match is None:
-        raise UsageError(f"--time {text!r}: give seconds, or a number with s, m or h, as in 10m")
-    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
 
 
 @app.command()
@@ -112,7 +77,7 @@ def check(
     pairs = parse_pairs(pair)
     seconds = parse_seconds(time)
     profile_named(profile)
-    _check_folder(Path(FINDINGS))
+    check_folder(Path(FINDINGS))
     folders = [
         folder for folder in map(Path, ("corpora/seeds", "corpora/regressions")) if folder.is_dir()
     ]
@@ -163,15 +128,8 @@ def fuzz(
         device=device,
     )
     profile_named(profile)
-    _check_folder(out_folder)
+    check_folder(out_folder)
     raise typer.Exit(report(plan.pairs, _run(plan), json_))
-
-
-def _check_folder(folder: Path) -> None:
-    """Refuse a folder for findings that can't be written to, before anything runs."""
-    place = next(one for one in (folder, *folder.absolute().parents) if one.exists())
-    if not (place.is_dir() and os.access(place, os.W_OK)):
-        raise UsageError(f"--out {folder}: {place} is no folder that can be written to")
 
 
 def _run(plan: running.Plan) -> running.Outcome:

@@ -7,21 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from rich.console import Console
 
 from . import running
 from .harness import ops
-from .harness.campaign import Budget, Case, Tally
+from .harness.campaign import Budget, Case
 from .harness.lockstep import Pair
+from .harness.opening import NEVER, SMALL_POOL, allows_hostile, settings_for
+from .harness.tally import Tally
 from .harness.trace import Trace, TraceError, read_trace
+from .options import err
 from .reports.terminal import ProgressView
-
-SMALL_POOL = 4096
-"""Up to so many slots a replay looks at everything after every op; above it at the end alone."""
-
-NEVER = 2**62
-
-err = Console(stderr=True, soft_wrap=True, emoji=False, markup=False)
 
 
 def find_traces(paths: Sequence[Path]) -> list[Path]:
@@ -54,7 +49,7 @@ def replay_files(
     for path, trace in [(path, read_trace(path)) for path in find_traces(paths)]:
         chosen = pairs or ((trace.header.pair,) if trace.header.pair else (("python", "rust"),))
         if any(map(ops.is_hostile, trace.ops)):
-            chosen = tuple(pair for pair in chosen if running.allows_hostile([pair]))
+            chosen = tuple(pair for pair in chosen if allows_hostile([pair]))
         if chosen:
             groups.setdefault(chosen, []).append((path, trace))
         else:
@@ -68,9 +63,7 @@ def _replay_group(
     group: list[tuple[Path, Trace]], pairs: tuple[Pair, ...], device: str
 ) -> running.Outcome:
     small = all(trace.header.config.capacity <= SMALL_POOL for _, trace in group)
-    settings = running.settings_for(
-        pairs, device, tree_every=1 if small else NEVER, watch_free_list=small
-    )
+    settings = settings_for(pairs, device, tree_every=1 if small else NEVER, watch_free_list=small)
     budget = Budget(ops=sum(len(trace.ops) for _, trace in group))
     by_case: dict[int, Path] = {}
 

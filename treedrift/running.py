@@ -15,26 +15,18 @@ from typing import Any
 import msgspec
 import torch
 
-from .backends.registry import RELEASED, Backend, BackendName, local_backend
-from .harness.campaign import Budget, Campaign, Case, Event, Found, Progress, Tally, numbered
+from .harness.campaign import Budget, Campaign, Case, numbered
 from .harness.compare import Divergence
-from .harness.lockstep import Client, LocalClient, Lockstep, Pair, RemoteClient
-from .harness.remote import Worker, core_command
-from .harness.side import LocalSide, Settings, collect_rarely
+from .harness.events import Event, Found, Progress
+from .harness.lockstep import Pair
+from .harness.opening import allows_hostile, open_lockstep, settings_for
+from .harness.side import Settings, collect_rarely
+from .harness.tally import Tally
 from .models.profiles import profile_named
 from .models.swarm import generate_case
 
-OWN_CORES = frozenset({"python", "rust"})
-"""Cores that answer calls out of protocol alike; only they are given hostile ops."""
-
-WORKER_BYTES_MAX = 12 * 2**30
-"""Resident memory at which a worker counts as running away."""
-
 HOSTILE_EVERY = 3
 """One case in so many is hostile, where the cores allow it."""
-
-UNORDERED_CORES = frozenset({"sglang-rust"})
-"""Cores that return some results in an arbitrary order (BND-41)."""
 
 
 class Plan(msgspec.Struct, kw_only=True, frozen=True):
@@ -57,51 +49,6 @@ class Outcome(msgspec.Struct, kw_only=True):
     divergences: list[Divergence]
     occurrences: list[int]
     interrupted: bool = False
-
-
-def names_of(pairs: Sequence[Pair]) -> list[str]:
-    """Every core of the pairs, once, in order."""
-    return list(dict.fromkeys(name for pair in pairs for name in pair))
-
-
-def settings_for(pairs: Sequence[Pair], device: str = "cpu", **fields: Any) -> Settings:
-    """How the sides of these pairs are watched: as closely as all of their cores allow."""
-    plain = {BackendName.parse(name).name for name in names_of(pairs)}
-    inspects = all(core not in RELEASED and _inspects(core) for core in plain)
-    ordered = not plain & UNORDERED_CORES
-    return Settings(inspect=inspects, ordered=ordered, device=device, **fields)
-
-
-def _inspects(core: str) -> bool:
-    return local_backend(core).inspect is not None
-
-
-def open_lockstep(pairs: Sequence[Pair]) -> Lockstep:
-    """Sides for all cores of the pairs. Raises the registry's and the environments' errors."""
-    clients: dict[str, Client] = {}
-    try:
-        for name in names_of(pairs):
-            clients[name] = _open_client(name)
-    except BaseException:
-        for client in clients.values():
-            client.close()
-        raise
-    return Lockstep(clients, pairs)
-
-
-def _open_client(name: str) -> Client:
-    parsed = BackendName.parse(name)
-    if parsed.place() is None:
-        backend: Backend = local_backend(parsed.name)
-        return LocalClient(name, LocalSide(backend.create, backend.inspect))
-    worker = Worker(core_command(parsed), memory_bytes_max=WORKER_BYTES_MAX)
-    worker.launch()  # Importing a server takes seconds; several workers do it at once.
-    return RemoteClient(name, worker)
-
-
-def allows_hostile(pairs: Sequence[Pair]) -> bool:
-    """Whether every core of the pairs is one that refuses bad calls alike."""
-    return all(BackendName.parse(name).name in OWN_CORES for name in names_of(pairs))
 
 
 def swarm_cases(plan: Plan, job: int) -> Iterator[Case]:

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from . import running
 from .harness import observation
 from .harness.compare import STRUCTS, Divergence
 from .harness.exit_codes import ExitCode
 from .harness.lockstep import Pair
 from .harness.observation import Observation
+from .harness.opening import open_lockstep, settings_for
 from .harness.recorder import parameters_of
 from .harness.trace import Trace, read_trace
 
@@ -28,8 +28,8 @@ def show_trace(out: Console, path: Path, pair: Pair | None) -> int:
     trace = read_trace(path)
     chosen = pair or trace.header.pair or ("python", "rust")
     _print_header(out, path, trace)
-    settings = running.settings_for([chosen], tree_every=1)
-    lockstep = running.open_lockstep([chosen])
+    settings = settings_for([chosen], tree_every=1)
+    lockstep = open_lockstep([chosen])
     try:
         result = lockstep.run(trace.header.config, trace.ops, settings)
         found = result.divergences[0] if result.divergences else None

@@ -13,18 +13,16 @@ from treedrift.harness.campaign import (
     Budget,
     Campaign,
     Case,
-    Event,
-    Found,
-    Progress,
-    Tally,
     numbered,
     save,
 )
 from treedrift.harness.compare import Divergence
 from treedrift.harness.config import Config
+from treedrift.harness.events import Event, Found, Progress
 from treedrift.harness.lockstep import CaseResult, LocalClient, Lockstep
 from treedrift.harness.ops import CoreInsert, Evict
 from treedrift.harness.side import Settings
+from treedrift.harness.tally import Tally
 from treedrift.harness.trace import TraceError, read_trace
 
 PAIR = ("sound", "leaky")
@@ -187,7 +185,7 @@ def test_tallies_add_up() -> None:
 
 def test_counting_a_case_does_not_share_mappings_between_tallies() -> None:
     first, second = Tally.empty(), Tally.empty()
-    first.count(Case(Config(), list(LEAK)), CaseResult(op_count=3, figures={}))
+    first.count("lru", list(LEAK), CaseResult(op_count=3, figures={}))
     assert first.op_kinds
     assert not second.op_kinds
 

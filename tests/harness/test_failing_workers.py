@@ -10,8 +10,9 @@ import pytest
 
 from tests.harness import mutants
 from treedrift.harness import lockstep as lockstep_module
-from treedrift.harness.campaign import Budget, Campaign, Case, Event
+from treedrift.harness.campaign import Budget, Campaign, Case
 from treedrift.harness.config import Config
+from treedrift.harness.events import Event
 from treedrift.harness.lockstep import LocalClient, Lockstep, RemoteClient
 from treedrift.harness.ops import CoreInsert, Evict, Reset
 from treedrift.harness.remote import Worker, resident_bytes, worker_command

@@ -64,7 +64,10 @@ def test_blank_lines_and_a_missing_last_line_break_are_allowed() -> None:
     assert read.ops == [ops.Reset()]
 
 
-@pytest.mark.parametrize("path", sorted(SEEDS.glob("*.jsonl")), ids=lambda path: path.stem)
+CURRENT = [path for path in sorted(SEEDS.glob("*.jsonl")) if path != FROZEN]
+
+
+@pytest.mark.parametrize("path", CURRENT, ids=lambda path: path.stem)
 def test_every_seed_reads_and_writes_the_same_bytes(path: Path) -> None:
     read = trace.read_trace(path)
     assert trace.dump_trace(read) == path.read_bytes()

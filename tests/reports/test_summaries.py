@@ -8,8 +8,10 @@ from typing import Any
 from rich.console import Console
 
 from treedrift.harness.behaviours import EXPECTED_BEHAVIOURS
-from treedrift.harness.campaign import Budget, Found, Progress, Tally
+from treedrift.harness.campaign import Budget
 from treedrift.harness.compare import Divergence
+from treedrift.harness.events import Found, Progress
+from treedrift.harness.tally import Tally
 from treedrift.reports.summary import OP_KINDS, POLICIES, not_reached, summarize
 from treedrift.reports.terminal import ProgressView, found_line, print_summary
 

@@ -1,0 +1,1 @@
+"""Lets `pytest corpora/` replay every trace as a test of its own."""
