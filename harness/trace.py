@@ -32,6 +32,9 @@ MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
 }
 """How a header of a version becomes one of the next."""
 
+ADDED_FIELDS = {2: ("signature", "rule", "known")}
+"""Header fields by the version that brought them; an older header that holds one is refused."""
+
 MAX_TRACE_BYTES = 256 * 2**20
 """Larger files are refused: they are taken for something else."""
 
@@ -240,6 +243,7 @@ def _parse_header(line: bytes, name: str, number: int, cut: int) -> Header:
     except msgspec.DecodeError as error:
         raise _not_json(error, name, number, cut) from None
     _refuse_foreign(raw, name, number)
+    _refuse_early_fields(raw, name, number)
     for version in range(raw["version"], FORMAT_VERSION):
         raw = MIGRATIONS[version](raw)
     try:
@@ -287,6 +291,20 @@ def _refuse_foreign(raw: Any, name: str, number: int) -> None:
             f"is {version}, and this treedrift reads up to {FORMAT_VERSION}",
             "use a newer treedrift",
         )
+
+
+def _refuse_early_fields(raw: dict[str, Any], name: str, number: int) -> None:
+    """Refuse a field that the header's version does not have: its own readers would as well."""
+    for version, fields in ADDED_FIELDS.items():
+        for field in fields:
+            if field in raw and raw["version"] < version:
+                raise TraceError(
+                    name,
+                    number,
+                    field,
+                    f"unknown in version {raw['version']}",
+                    f'write `"version": {version}`',
+                )
 
 
 def _not_json(error: msgspec.DecodeError, name: str, number: int, cut: int) -> TraceError:

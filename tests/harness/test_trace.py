@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import json
 import os
+import re
 from pathlib import Path
 
 import jsonschema
@@ -20,8 +21,9 @@ from treedrift.models.swarm import generate_case
 
 ROOT = Path(__file__).parents[2]
 SEEDS = ROOT / "corpora" / "seeds"
-FROZEN = SEEDS / "frozen-v1.jsonl"
-HEADER = b'{"treedrift": "trace", "version": 1}\n'
+FROZEN = {version: SEEDS / f"frozen-v{version}.jsonl" for version in (1, 2)}
+NEWEST = FROZEN[trace.FORMAT_VERSION]
+HEADER = b'{"treedrift": "trace", "version": 2}\n'
 
 
 def sample() -> trace.Trace:
@@ -64,7 +66,8 @@ def test_blank_lines_and_a_missing_last_line_break_are_allowed() -> None:
     assert read.ops == [ops.Reset()]
 
 
-CURRENT = [path for path in sorted(SEEDS.glob("*.jsonl")) if path != FROZEN]
+OLD = [path for version, path in FROZEN.items() if version < trace.FORMAT_VERSION]
+CURRENT = [path for path in sorted(SEEDS.glob("*.jsonl")) if path not in OLD]
 
 
 @pytest.mark.parametrize("path", CURRENT, ids=lambda path: path.stem)
@@ -91,7 +94,8 @@ def test_every_seed_reads_and_writes_the_same_bytes(path: Path) -> None:
         (b'{"treedrift": "corpus"}\n', 1, "treedrift", "is 'corpus'"),
         (b'{"treedrift": "trace"}\n', 1, "version", "missing"),
         (b'{"treedrift": "trace", "version": true}\n', 1, "version", "is True"),
-        (b'{"treedrift": "trace", "version": 2}\n', 1, "version", "use a newer treedrift"),
+        (b'{"treedrift": "trace", "version": 0}\n', 1, "version", "up to 2"),
+        (b'{"treedrift": "trace", "version": 3}\n', 1, "version", "use a newer treedrift"),
     ],
 )
 def test_what_is_no_trace_is_refused(
@@ -116,6 +120,9 @@ def test_what_is_no_trace_is_refused(
         ({"config": {"page_size": "4"}}, "config.page_size", "expected int, got str"),
         ({"config": {"pagesize": 4}}, "config.pagesize", "did you mean `page_size`?"),
         ({"config": {"components": ["mamba"]}}, "config.components", "must be full"),
+        ({"signature": 3}, "signature", "expected str"),
+        ({"known": {"core": "x", "releases": ["1"]}}, "known.signatures", "missing"),
+        ({"known": {"cor": "x"}}, "known.cor", "unknown"),
         (
             {"config": {"policy_config": {"threshold": "many"}}},
             "config.policy_config.threshold",
@@ -124,7 +131,7 @@ def test_what_is_no_trace_is_refused(
     ],
 )
 def test_a_bad_header_names_its_field(fields: dict[str, object], field: str, says: str) -> None:
-    line = json.dumps({"treedrift": "trace", "version": 1, **fields}).encode()
+    line = json.dumps({"treedrift": "trace", "version": 2, **fields}).encode()
     with pytest.raises(TraceError) as caught:
         trace.parse_trace(line + b"\n", "bad.jsonl")
     assert (caught.value.line, caught.value.field) == (1, field)
@@ -155,7 +162,7 @@ def test_a_bad_header_names_its_field(fields: dict[str, object], field: str, say
         ('{"op": "arrive", "blocks": [-1]}', "blocks", "out of range"),
         ('{"op": "evict", "count": 1.5}', "count", "expected int, got float"),
         ('{"op": "lock", "no', None, "not JSON"),
-        ('{"treedrift": "trace", "version": 1}', "treedrift", "second header"),
+        ('{"treedrift": "trace", "version": 2}', "treedrift", "second header"),
     ],
 )
 def test_a_bad_op_names_line_and_field(op: str, field: str | None, says: str) -> None:
@@ -209,12 +216,41 @@ def schema_validator() -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(made)
 
 
-def test_the_frozen_example_holds_every_op_and_conforms_to_the_schema() -> None:
+def test_the_newest_frozen_example_holds_every_op_and_conforms_to_the_schema() -> None:
     validator = schema_validator()
-    for line in FROZEN.read_text(encoding="utf-8").splitlines():
-        validator.validate(json.loads(line))
-    kinds = {ops.kind_of(op) for op in trace.read_trace(FROZEN).ops}
-    assert kinds == set(trace.OP_TYPES)
+    header, *lines = map(json.loads, NEWEST.read_text(encoding="utf-8").splitlines())
+    for line in (header, *lines):
+        validator.validate(line)
+    assert {ops.kind_of(op) for op in trace.read_trace(NEWEST).ops} == set(trace.OP_TYPES)
+    # A new field of the header belongs into the example, except what a seed can't say of itself.
+    assert set(header) == set(trace.Header.__struct_fields__) - {"expect"}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_frozen_example_is_still_of_its_version(version: int) -> None:
+    first = FROZEN[version].read_text(encoding="utf-8").splitlines()[0]
+    assert json.loads(first)["version"] == version
+
+
+def test_the_first_version_is_read_as_the_one_after_it() -> None:
+    old, new = (trace.read_trace(FROZEN[version]) for version in (1, 2))
+    assert old.header.version == trace.FORMAT_VERSION
+    assert (old.header.config, old.ops) == (new.header.config, new.ops)
+    written = trace.dump_trace(old)
+    assert trace.parse_trace(written, "rewritten.jsonl") == old
+
+
+def test_there_is_a_way_from_every_version_to_the_next() -> None:
+    assert sorted(trace.MIGRATIONS) == list(range(1, trace.FORMAT_VERSION))
+    assert set(FROZEN) == {*trace.MIGRATIONS, trace.FORMAT_VERSION}
+
+
+@pytest.mark.parametrize("field", ["signature", "rule", "known"])
+def test_an_old_header_with_a_field_of_a_newer_version_is_refused(field: str) -> None:
+    line = json.dumps({"treedrift": "trace", "version": 1, field: "x"}).encode()
+    says = f'field `{field}`: unknown in version 1; write `"version": 2`'
+    with pytest.raises(TraceError, match=re.escape(says)):
+        trace.parse_trace(line + b"\n", "bad.jsonl")
 
 
 @pytest.mark.parametrize("hostile", [False, True])
@@ -232,7 +268,8 @@ def test_the_schema_refuses_what_the_reader_refuses() -> None:
         {"op": "lock", "node": "alive:1"},
         {"op": "core_match", "tokens": [2**63]},
         {"op": "evict", "count": 1, "extra": 1},
-        {"treedrift": "trace", "version": 2},
+        {"treedrift": "trace", "version": 1},
+        {"treedrift": "trace", "version": 3},
     ):
         assert not validator.is_valid(bad), bad
 
@@ -245,5 +282,5 @@ def test_a_new_file_is_as_readable_as_others(tmp_path: Path) -> None:
 
 
 def test_every_op_survives_the_way_through_json() -> None:
-    for op in trace.read_trace(FROZEN).ops:
+    for op in trace.read_trace(NEWEST).ops:
         assert msgspec.json.decode(msgspec.json.encode(op), type=type(op)) == op

@@ -11,7 +11,7 @@ from treedrift.harness.config import Config
 from treedrift.harness.ops import CoreInsert
 from treedrift.harness.trace import dump_trace, new_trace
 
-HEADER = '{"treedrift": "trace", "version": 1}\n'
+HEADER = '{"treedrift": "trace", "version": 2}\n'
 TRACES = {
     "truncated": (HEADER + '{"op": "core_insert", "tok', ":2: the file ends inside this line"),
     "foreign": ('{"timestamp": 1, "hash_ids": [1]}\n', "this is a request log; import it"),
@@ -19,11 +19,11 @@ TRACES = {
     "empty": ("", "the file is empty"),
     "of the future": (
         '{"treedrift": "trace", "version": 99}\n',
-        ":1: field `version`: is 99, and this treedrift reads up to 1; use a newer treedrift",
+        ":1: field `version`: is 99, and this treedrift reads up to 2; use a newer treedrift",
     ),
     "with an unknown op": (HEADER + '{"op": "core_inset"}\n', ":2: field `op`: unknown op"),
     "with a negative page size": (
-        '{"treedrift": "trace", "version": 1, "config": {"page_size": -4}}\n',
+        '{"treedrift": "trace", "version": 2, "config": {"page_size": -4}}\n',
         ":1: field `config.page_size`: must be a positive number, got -4",
     ),
 }
