@@ -2,7 +2,7 @@
 
 A campaign tells what happens as events; terminal, JSON and whatever comes later read the same
 stream. The first trace of each kind of divergence is saved the moment it is found, so that an
-interrupted run has lost nothing.
+interrupted run has lost nothing; checkpoints say where it can go on.
 """
 
 from __future__ import annotations
@@ -18,20 +18,24 @@ import msgspec
 from . import ops
 from .compare import Divergence
 from .config import Config
-from .events import Event, Found, Progress
+from .events import Checkpoint, Event, Found, Progress
 from .lockstep import Lockstep, Pair
 from .side import Settings
 from .tally import Tally
 from .trace import new_trace, write_trace
 
+CHECKPOINT_SECONDS = 2.0
+"""Seconds between two checkpoints: what a killed run has to do again."""
+
 
 class Case(msgspec.Struct):
-    """One trace to run, and the seed that it was made from."""
+    """One trace to run, and the seed that it was made from. `number` counts the cases of a job."""
 
     config: Config
     ops: list[ops.AnyOp]
     seed: int | None = None
     source: str = "swarm"
+    number: int = 0
 
 
 class Budget(msgspec.Struct, frozen=True):
@@ -50,46 +54,115 @@ class Budget(msgspec.Struct, frozen=True):
 Listener = Callable[[Event], None]
 
 
+class Start(msgspec.Struct, kw_only=True):
+    """Where a job begins: at its first case, or where an earlier run of it ended.
+
+    `found` are the finds that are on record already: case, pair and signature of each.
+    """
+
+    job: int = 0
+    next_case: int = 0
+    tally: Tally = msgspec.field(default_factory=Tally.empty)
+    seconds: float = 0.0
+    found: list[tuple[int, Pair, str]] = []
+
+
 class Campaign:
-    """Runs cases and keeps tally, divergences by kind, and their traces in `folder`."""
+    """Runs cases and keeps tally, divergences by kind, and their traces in `folder`.
+
+    `closely` gives the settings of a replay. With it, a kind is what a replay of its trace shows,
+    and not what the campaign, which looks less often, saw of it.
+    """
 
     def __init__(
-        self, lockstep: Lockstep, settings: Settings, folder: Path | None, listen: Listener
+        self,
+        lockstep: Lockstep,
+        settings: Settings,
+        folder: Path | None,
+        listen: Listener,
+        closely: Callable[[Pair, Config], Settings] | None = None,
+        start: Start | None = None,
     ) -> None:
         self._lockstep = lockstep
         self._settings = settings
         self._folder = folder
         self._listen = listen
-        self.tally = Tally.empty()
+        self._closely = closely
+        self._start = start or Start()
+        self._settled: dict[tuple[Pair, str], Divergence] = {}
+        self._on_record = {(case, pair, name) for case, pair, name in self._start.found}
+        self._checkpoint_due = 0.0
+        self.tally = self._start.tally
         self.kinds: dict[tuple[Pair, str], Divergence] = {}
         self.occurrences: Counter[tuple[Pair, str]] = Counter()
 
     def run(self, cases: Iterable[Case], budget: Budget) -> None:
         """Run until the cases end or the budget is spent."""
-        started = monotonic()
+        self._began = monotonic() - self._start.seconds
+        self._checkpoint_due = self._seconds() + CHECKPOINT_SECONDS
+        next_case = self._start.next_case
+        try:
+            for case in cases:
+                self._run_case(case)
+                next_case = case.number + 1
+                if budget.is_spent(self.tally.op_count, self._seconds()):
+                    break
+                if self._seconds() >= self._checkpoint_due:
+                    self._checkpoint(next_case)
+        finally:
+            self._checkpoint(next_case)
 
-        def tell(in_case: int = 0) -> None:
-            count, seconds = self.tally.op_count + in_case, monotonic() - started
-            self._listen(Progress(count, self.tally.cases, seconds, len(self.kinds)))
+    def _run_case(self, case: Case) -> None:
+        result = self._lockstep.run(case.config, case.ops, self._settings, self._tell)
+        for divergence in result.divergences:
+            self._keep(case, divergence)
+        self.tally.count(case.config.policy, case.ops, result)
+        self._tell()
 
-        for case in cases:
-            result = self._lockstep.run(case.config, case.ops, self._settings, tell)
-            for divergence in result.divergences:
-                self._keep(case, divergence)
-            self.tally.count(case.config.policy, case.ops, result)
-            tell()
-            if budget.is_spent(self.tally.op_count, monotonic() - started):
-                break
+    def _seconds(self) -> float:
+        return monotonic() - self._began
 
-    def _keep(self, case: Case, divergence: Divergence) -> None:
-        key = (divergence.pair, divergence.signature)
+    def _tell(self, in_case: int = 0) -> None:
+        count = self.tally.op_count + in_case
+        self._listen(Progress(count, self.tally.cases, self._seconds(), len(self.kinds)))
+
+    def _checkpoint(self, next_case: int) -> None:
+        seconds, job = self._seconds(), self._start.job
+        self._checkpoint_due = seconds + CHECKPOINT_SECONDS
+        so_far = Tally.empty()
+        so_far.add(self.tally)
+        self._listen(Checkpoint(job=job, next_case=next_case, tally=so_far, seconds=seconds))
+
+    def _keep(self, case: Case, raw: Divergence) -> None:
+        settled = self._settled.get((raw.pair, raw.signature))
+        if settled is None:
+            settled = self._settled[raw.pair, raw.signature] = self._settle(case, raw)
+        key = (settled.pair, settled.signature)
+        if (case.number, *key) in self._on_record:
+            return
         self.occurrences[key] += 1
         is_new = key not in self.kinds
         if is_new:
             if self._folder is not None:
-                divergence.file = str(save(self._folder, case, divergence))
-            self.kinds[key] = divergence
-        self._listen(Found(divergence, is_new, case.seed))
+                settled.file = str(save(self._folder, case, settled))
+            self.kinds[key] = settled
+        self._listen(
+            Found(settled, is_new, case.seed, self._start.job, case.number, self._seconds())
+        )
+
+    def _settle(self, case: Case, raw: Divergence) -> Divergence:
+        """What a replay shows of a find; the find itself if it shows nothing, or can't be run."""
+        if self._closely is None or raw.kind not in ("difference", "oracle"):
+            return raw
+        pair = raw.pair
+        clients = {name: self._lockstep.clients[name] for name in pair}
+        end = None if raw.op_index is None else raw.op_index + 1
+        replay = Lockstep(clients, [pair]).run(
+            case.config, case.ops[:end], self._closely(pair, case.config)
+        )
+        same = [found for found in replay.divergences if found.signature == raw.signature]
+        hard = [found for found in replay.divergences if not found.is_soft or raw.is_soft]
+        return (same or hard or [raw])[0]
 
 
 def save(folder: Path, case: Case, divergence: Divergence) -> Path:
@@ -103,6 +176,7 @@ def save(folder: Path, case: Case, divergence: Divergence) -> Path:
         seed=case.seed,
         pair=divergence.pair,
         expect="diverges",
+        signature=divergence.signature,
     )
     folder.mkdir(parents=True, exist_ok=True)
     stem = _slug(f"{'-'.join(divergence.pair)}-{divergence.signature}")

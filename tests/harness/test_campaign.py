@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,12 +14,13 @@ from treedrift.harness.campaign import (
     Budget,
     Campaign,
     Case,
+    Start,
     numbered,
     save,
 )
 from treedrift.harness.compare import Divergence
 from treedrift.harness.config import Config
-from treedrift.harness.events import Event, Found, Progress
+from treedrift.harness.events import Checkpoint, Event, Found, Progress
 from treedrift.harness.lockstep import CaseResult, LocalClient, Lockstep
 from treedrift.harness.ops import CoreInsert, Evict
 from treedrift.harness.side import Settings
@@ -26,20 +28,27 @@ from treedrift.harness.tally import Tally
 from treedrift.harness.trace import TraceError, read_trace
 
 PAIR = ("sound", "leaky")
+SELDOM = Settings()
 LEAK = [CoreInsert([1, 2, 3]), CoreInsert([1, 2, 3, 4]), Evict(2)]
 
 
-def campaign(folder: Path | None = None, spoilt: bool = True) -> tuple[Campaign, list[Event]]:
-    faults = [mutants.leaked_slots] if spoilt else []
+def campaign(
+    folder: Path | None = None,
+    spoilt: bool = True,
+    mutate: mutants.Mutation = mutants.leaked_slots,
+    settings: Settings = SELDOM,
+    **options: Any,
+) -> tuple[Campaign, list[Event]]:
+    faults = [mutate] if spoilt else []
     sides = {"sound": mutants.side(), "leaky": mutants.side(*faults)}
     clients = {name: LocalClient(name, side) for name, side in sides.items()}
     heard: list[Event] = []
-    return Campaign(Lockstep(clients, [PAIR]), Settings(), folder, heard.append), heard
+    return Campaign(Lockstep(clients, [PAIR]), settings, folder, heard.append, **options), heard
 
 
 def cases(seeds: int) -> Iterator[Case]:
     for seed in range(seeds):
-        yield Case(Config(policy="LRU" if seed % 2 else "mru"), list(LEAK), seed)
+        yield Case(Config(policy="LRU" if seed % 2 else "mru"), list(LEAK), seed, number=seed)
 
 
 # --- Budgets ------------------------------------------------------------------------------
@@ -87,13 +96,47 @@ def test_one_kind_is_kept_once_and_counted_every_time(tmp_path: Path) -> None:
 def test_a_listener_hears_of_a_find_before_of_the_progress_that_counts_it() -> None:
     one, heard = campaign()
     one.run(cases(1), Budget())
-    within, found, after = heard
+    within, found, after, last = heard
+    assert isinstance(last, Checkpoint)
     assert isinstance(within, Progress)
     assert (within.cases, within.findings) == (0, 0)
     assert isinstance(found, Found)
     assert found.seed == 0
     assert isinstance(after, Progress)
     assert (after.cases, after.findings) == (1, 1)
+
+
+def test_a_checkpoint_tells_where_a_job_goes_on(tmp_path: Path) -> None:
+    one, heard = campaign()
+    one.run(cases(3), Budget())
+    last = heard[-1]
+    assert isinstance(last, Checkpoint)
+    assert (last.next_case, last.tally.cases) == (3, 3)
+
+
+def test_a_job_that_goes_on_counts_no_find_twice() -> None:
+    one, heard = campaign()
+    one.run(cases(3), Budget())
+    (signature,) = {event.divergence.signature for event in heard if isinstance(event, Found)}
+    on_record = [(1, PAIR, signature), (2, PAIR, signature)]
+    tally = Tally(op_count=3, cases=1)
+    again, heard = campaign(start=Start(next_case=1, tally=tally, found=on_record))
+    again.run(islice(cases(4), 1, None), Budget())
+    assert [event.case for event in heard if isinstance(event, Found)] == [3]
+    assert (again.tally.cases, again.tally.op_count) == (4, 12)
+
+
+def test_a_kind_is_what_a_replay_of_its_trace_shows() -> None:
+    seldom = Settings(tree_every=10**6)
+    fault = {"mutate": mutants.lost_hit_count, "settings": seldom}
+    raw, _ = campaign(**fault)
+    close, _ = campaign(**fault, closely=lambda pair, config: Settings(tree_every=1, inspect=True))
+    split = [CoreInsert([1, 2, 3])] * 3 + [CoreInsert([1, 2, 4])] * 3 + [CoreInsert([9])] * 4
+    for one in (raw, close):
+        one.run([Case(Config(policy="lfu"), split)], Budget())
+    (before,), (after,) = raw.kinds.values(), close.kinds.values()
+    assert before.op_kind == "drain"
+    assert (after.op_kind, after.op_index) == ("core_insert", 3)
 
 
 def test_a_campaign_without_a_folder_writes_nothing() -> None:
