@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, get_args
 
+import msgspec
+
 from ..harness.behaviours import EXPECTED_BEHAVIOURS
 from ..harness.compare import Divergence
+from ..harness.events import Shrunk
+from ..harness.lockstep import Pair
 from ..harness.ops import AnyOp
 from ..harness.tally import Tally
+from .run import Kind, RunView
+from .words import headline
 
 POLICIES = ("lru", "lfu", "fifo", "mru", "filo", "priority", "slru", "tlru")
 """All eviction policies (POL-1)."""
@@ -20,43 +26,68 @@ TOKEN_COUNTS = ("requests", "hit_tokens", "prompt_tokens")
 
 
 def summarize(
-    pairs: Sequence[tuple[str, str]],
+    pairs: Sequence[Pair],
     tally: Tally,
     seconds: float,
     divergences: Sequence[Divergence],
     occurrences: Sequence[int],
     interrupted: bool = False,
 ) -> dict[str, Any]:
+    """The summary of what left no stream, such as a replay. Times are in seconds."""
+    kinds = [
+        Kind(first=divergence, count=count)
+        for divergence, count in zip(divergences, occurrences, strict=True)
+    ]
+    run = RunView(
+        pairs=list(pairs), tally=tally, seconds=seconds, kinds=kinds, is_interrupted=interrupted
+    )
+    return summary_of(run)
+
+
+def summary_of(run: RunView) -> dict[str, Any]:
     """Everything that a run is told as. Times are in seconds, lengths in tokens."""
     return {
-        "ops": tally.op_count,
-        "cases": tally.cases,
-        "refused_cases": tally.refused,
-        "seconds": round(seconds, 3),
-        "interrupted": interrupted,
-        "pairs": [list(pair) for pair in pairs],
-        "divergences": [
-            _divergence(divergence, count)
-            for divergence, count in zip(divergences, occurrences, strict=True)
-        ],
-        "statistics": _statistics(tally),
+        "ops": run.tally.op_count,
+        "cases": run.tally.cases,
+        "refused_cases": run.tally.refused,
+        "seconds": round(run.seconds, 3),
+        "interrupted": run.is_interrupted,
+        "verdict": run.verdict(),
+        "pairs": [list(pair) for pair in run.pairs],
+        "divergences": [_divergence(kind) for kind in (*run.new, *run.known)],
+        "ledger": [msgspec.to_builtins(entry) for entry in run.ledger],
+        "canaries": [msgspec.to_builtins(canary) for canary in run.canaries],
+        "statistics": _statistics(run.tally),
     }
 
 
-def _divergence(divergence: Divergence, count: int) -> dict[str, Any]:
+def _divergence(kind: Kind) -> dict[str, Any]:
+    first, explanation = kind.first, kind.explanation
     return {
-        "kind": divergence.kind,
-        "signature": divergence.signature,
-        "pair": list(divergence.pair),
-        "side": divergence.side,
-        "op": divergence.op_kind,
-        "op_index": divergence.op_index,
-        "where": divergence.where,
-        "left": divergence.left,
-        "right": divergence.right,
-        "count": count,
-        "file": divergence.file,
+        "kind": first.kind,
+        "signature": first.signature,
+        "headline": headline(first),
+        "pair": list(first.pair),
+        "side": first.side,
+        "op": first.op_kind,
+        "op_index": first.op_index,
+        "where": first.where,
+        "left": first.left,
+        "right": first.right,
+        "count": kind.count,
+        "file": first.file,
+        "status": None if kind.judged is None else kind.judged.status,
+        "known": None if kind.judged is None else kind.judged.known,
+        "rule": kind.rule,
+        "rule_text": None if explanation is None else explanation.rule_text,
+        "guilty": None if explanation is None else explanation.guilty,
+        "shrunk": None if kind.shrunk is None else _shrunk(kind.shrunk),
     }
+
+
+def _shrunk(shrunk: Shrunk) -> dict[str, Any]:
+    told = ("file", "ops_before", "ops_after", "seconds", "is_minimal", "verdict", "replayed")
+    return {name: getattr(shrunk, name) for name in told}
 
 
 def _statistics(tally: Tally) -> dict[str, Any]:

@@ -13,9 +13,10 @@ from rich.text import Text
 
 from ..harness import campaign, events
 from ..harness.compare import Divergence
+from .commands import next_commands
+from .words import plural
 
 VALUE_WIDTH_MAX = 160
-
 
 LINE_SECONDS = 10.0
 """Where lines can't be redrawn, as in a CI log, progress is told every so often."""
@@ -85,15 +86,46 @@ def print_summary(console: Console, summary: dict[str, Any], is_campaign: bool =
         + (", interrupted" if summary["interrupted"] else "")
     )
     for pair in summary["pairs"]:
-        found = [one for one in summary["divergences"] if one["pair"] == pair]
-        kinds = "1 kind" if len(found) == 1 else f"{len(found)} kinds"
-        verdict = f"{kinds} of divergence" if found else "no divergence"
-        console.print(f"  {' against '.join(pair)}: {verdict}", style="red" if found else "green")
+        _print_pair(console, pair, [one for one in summary["divergences"] if one["pair"] == pair])
     _print_cores(console, statistics)
     if is_campaign:
         _print_reached(console, statistics)
-    for divergence in summary["divergences"]:
+    _print_ledger(console, summary["ledger"])
+    for canary in summary["canaries"]:
+        _print_canary(console, canary)
+    # The last lines are read first, so what is new stands there.
+    for divergence in sorted(summary["divergences"], key=lambda one: one["status"] != "known"):
         print_divergence(console, divergence)
+
+
+def _print_pair(console: Console, pair: list[str], found: list[dict[str, Any]]) -> None:
+    known = sum(one["status"] == "known" for one in found)
+    verdict = f"{plural(len(found), 'kind')} of divergence" if found else "no divergence"
+    if known:
+        verdict += ", known" if known == len(found) else f", {known:,} of them known"
+    style = "red" if len(found) > known else "yellow" if found else "green"
+    console.print(f"  {' against '.join(pair)}: {verdict}", style=style)
+
+
+def _print_ledger(console: Console, ledger: list[dict[str, Any]]) -> None:
+    for entry in ledger:
+        if not entry["holds"]:
+            pair = " against ".join(entry["pair"])
+            console.print(
+                f"vanished: the known difference {entry['known']} no longer shows for {pair}",
+                style="yellow",
+            )
+
+
+def _print_canary(console: Console, canary: dict[str, Any]) -> None:
+    if canary["caught"]:
+        console.print(f"canary: {canary['drill']} was caught after {canary['ops']:,} ops")
+        return
+    console.print(
+        f"canary: {canary['drill']} was NOT caught in {canary['ops']:,} ops; "
+        "this run proves nothing, whatever it says above",
+        style="bold red",
+    )
 
 
 def _print_cores(console: Console, statistics: dict[str, Any]) -> None:
@@ -123,19 +155,46 @@ def _print_reached(console: Console, statistics: dict[str, Any]) -> None:
 
 
 def print_divergence(console: Console, divergence: dict[str, Any]) -> None:
-    """One kind of divergence, and the commands that repeat and show it."""
+    """One kind of divergence, and the commands that show, repeat and shrink it."""
     console.print()
-    console.print(f"{divergence['signature']}", style="bold red", highlight=False)
+    style = "yellow" if divergence["status"] == "known" else "bold red"
+    status = f"{divergence['status']}  " if divergence["status"] else ""
+    console.print(f"{status}{divergence['signature']}", style=style, highlight=False)
+    console.print(f"  {divergence['headline']}", highlight=False)
+    if divergence["rule"]:
+        text = f": {divergence['rule_text']}" if divergence["rule_text"] else ""
+        console.print(f"  rule {divergence['rule']}{text}", highlight=False)
     place = "the final drain" if divergence["op_index"] is None else f"op {divergence['op_index']}"
     times = "once" if divergence["count"] == 1 else f"{divergence['count']:,} times"
-    console.print(f"  {times}; first at {place} ({divergence['op']})")
+    console.print(f"  {times}; first at {place} ({divergence['op']}){_shrunk(divergence)}")
     console.print(f"  {divergence['where']}", highlight=False)
     if divergence["left"] is not None or divergence["right"] is not None:
         for name, value in zip(
             divergence["pair"], (divergence["left"], divergence["right"]), strict=True
         ):
             console.print(f"    {name}: {str(value)[:VALUE_WIDTH_MAX]}", highlight=False)
-    if divergence["file"]:
-        pair = ",".join(divergence["pair"])
-        console.print(f"  repeat: treedrift replay {divergence['file']} --pair {pair}")
-        console.print(f"  look:   treedrift show {divergence['file']} --pair {pair}")
+    if divergence["known"]:
+        console.print(f"  known as {divergence['known']}", highlight=False)
+    _print_commands(console, divergence)
+
+
+def _shrunk(divergence: dict[str, Any]) -> str:
+    shrunk = divergence["shrunk"]
+    if shrunk is None:
+        return ""
+    sizes = f"; shrunk from {shrunk['ops_before']:,} to {plural(shrunk['ops_after'], 'op')}"
+    if shrunk["verdict"] == "FLAKY":
+        return f"{sizes}, does not show on every replay"
+    return sizes + (", minimal" if shrunk["is_minimal"] else ", time ran out")
+
+
+def _print_commands(console: Console, divergence: dict[str, Any]) -> None:
+    shrunk = divergence["shrunk"] or {}
+    commands = next_commands(
+        shrunk.get("file") or divergence["file"],
+        divergence["pair"],
+        is_minimal=bool(shrunk.get("is_minimal")),
+    )
+    for command in commands:
+        console.print(f"  {command.line}", highlight=False, end="")
+        console.print(f"  # {command.purpose}", style="dim", highlight=False)

@@ -108,14 +108,21 @@ def test_divergences_are_told_with_what_repeats_and_shows_them() -> None:
         *HEAD[2:],
         "",
         "difference:evict:calls[].evict_device_next_node.result.node_id",
+        "  evict: evict_device_next_node answers another node_id",
         "  7 times; first at op 41 (evict)",
         "  calls[0].evict_device_next_node.result.node_id",
         "    python: 3",
         "    rust: 4",
-        "  repeat: treedrift replay build/findings/one.jsonl --pair python,rust",
-        "  look:   treedrift show build/findings/one.jsonl --pair python,rust",
+        "  treedrift show build/findings/one.jsonl --pair python,rust"
+        "  # both sides where they part, explained",
+        "  treedrift replay build/findings/one.jsonl --pair python,rust  # run it again",
+        "  treedrift shrink build/findings/one.jsonl --pair python,rust"
+        "  # make it as small as it gets",
+        "  treedrift repro build/findings/one.jsonl --pair python,rust"
+        "  # a pytest that fails by itself",
         "",
         "oracle:drain:conservation@rust",
+        "  drain: rust breaks an invariant: conservation: 3 slots did not come back",
         "  once; first at the final drain (drain)",
         "  conservation: 3 slots did not come back",
     ]
@@ -162,11 +169,13 @@ def test_the_object_holds_all_figures() -> None:
         "refused_cases": 1,
         "seconds": 5.0,
         "interrupted": False,
+        "verdict": "1 new kind of divergence: python against rust, in 12,345 ops.",
         "pairs": [["python", "rust"]],
         "divergences": [
             {
                 "kind": "difference",
                 "signature": "difference:evict:calls[].evict_device_next_node.result.node_id",
+                "headline": "evict: evict_device_next_node answers another node_id",
                 "pair": ["python", "rust"],
                 "side": None,
                 "op": "evict",
@@ -176,8 +185,16 @@ def test_the_object_holds_all_figures() -> None:
                 "right": 4,
                 "count": 7,
                 "file": "build/findings/one.jsonl",
+                "status": None,
+                "known": None,
+                "rule": None,
+                "rule_text": None,
+                "guilty": None,
+                "shrunk": None,
             }
         ],
+        "ledger": [],
+        "canaries": [],
     }
     assert list(statistics["ops"]) == list(OP_KINDS)
     assert (statistics["ops"]["evict"], statistics["ops"]["touch"]) == (45, 0)

@@ -1,0 +1,102 @@
+"""Divergences and verdicts in words: the sentences that every report shares.
+
+Hides how a place such as `calls[0].match_prefix.result.device_prefix_len` is spelled.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..harness.compare import Divergence
+
+SIZES = {
+    "evictable": "the evictable size",
+    "protected": "the protected size",
+    "has_ongoing_insert": "whether an insert is going on",
+    "free": "the number of free slots",
+    "requests": "the number of requests",
+}
+
+
+def plural(count: int, noun: str) -> str:
+    """A number with its noun, as in `1 kind` and `2,000 kinds`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them: `0.42 s`, `54.6 s`, `10 min 3 s`, `2 h 5 min`."""
+    if seconds < 1:
+        return f"{seconds:.2f} s"
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def versus(pair: tuple[str, str]) -> str:
+    """A pair as text."""
+    return " against ".join(pair)
+
+
+def place_of(divergence: Divergence) -> str:
+    """Where in its trace a divergence is."""
+    if divergence.op_index is None:
+        return "in the final drain"
+    return f"at op {divergence.op_index} ({divergence.op_kind})"
+
+
+def headline(divergence: Divergence) -> str:
+    """What went wrong, in one line without values."""
+    op = divergence.op_kind
+    if divergence.kind == "difference":
+        return f"{op}: {_difference(divergence.where)}"
+    side = divergence.side or "one side"
+    if divergence.kind == "oracle":
+        return f"{op}: {side} breaks an invariant: {divergence.where}"
+    if divergence.kind == "refused":
+        return f"one side refuses the configuration: {divergence.where}"
+    ends = {"crash": "dies", "hang": "hangs", "memory": "runs out of memory"}
+    return f"{op}: {side} {ends.get(divergence.kind, divergence.kind)}: {divergence.where}"
+
+
+def _difference(where: str) -> str:
+    call = re.fullmatch(r"calls\[\d+\]\.(\w+)(?:\.(.*))?", where)
+    if call is not None:
+        return _in_call(call[1], call[2] or "")
+    extra = re.fullmatch(r"calls\.(\w+)", where)
+    if extra is not None:
+        return f"one side calls {extra[1]} once more"
+    area, _, rest = where.partition(".")
+    if area == "sizes":
+        return f"{SIZES.get(rest, rest)} differs afterwards"
+    if area == "tree":
+        return f"the trees differ afterwards: {rest or 'one is missing'}"
+    names = {"outcome": "the op ends in another way", "pool": "the pools differ afterwards"}
+    return names.get(area, f"{area} differs") + (f": {rest}" if rest else "")
+
+
+def _in_call(method: str, rest: str) -> str:
+    part, _, path = rest.partition(".")
+    if method == "method":
+        return "the sides call different methods"
+    if not part:
+        return f"{method} answers differently"
+    if "|" in part:
+        ends = ["an answer" if end == "ok" else end for end in part.split("|")]
+        return f"{method} gives {ends[0]} on one side, {ends[1]} on the other"
+    if part.startswith("result"):
+        name = path or part.removeprefix("result")
+        return f"{method} answers another {_field(name)}" if name else f"{method} answers otherwise"
+    if part == "error":
+        return f"{method} raises the same error about another {path or 'thing'}"
+    if part.startswith("filled"):
+        return f"{method} fills its buffer differently"
+    if part == "grouping":
+        return f"{method} tells the same events, grouped differently"
+    return f"{method} is called with another {_field(f'{part}.{path}' if path else part)}"
+
+
+def _field(path: str) -> str:
+    """A field path for reading: `actions[2].type` as `actions[].type`."""
+    return re.sub(r"\[\d+\]", "[]", path) or "value"
