@@ -162,6 +162,49 @@ class Lockstep:
         case.result.figures = case.figures()
         return case.result
 
+    def session(self, config: Config, settings: Settings) -> Session:
+        """Start a case whose ops come one after another, each chosen after the last was seen."""
+        return Session(_Case(self, config, settings))
+
+
+class Session:
+    """One case that goes on step by step; its sides keep their state between the steps."""
+
+    def __init__(self, case: _Case) -> None:
+        self._case = case
+        self._pair = case.active[0]
+        self._told = 0
+        self.seen: observation.Observation | None = None
+        """What the left side of the first pair showed last."""
+        case.open()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether any pair is still compared."""
+        return bool(self._case.active)
+
+    @property
+    def refused(self) -> str | None:
+        """The class of the error with which both cores refused the configuration."""
+        return self._case.result.refused
+
+    def step(self, steps: Sequence[ops.AnyOp]) -> list[Divergence]:
+        """Run ops on every side and compare; the divergences that they showed."""
+        return self._step(list(steps))
+
+    def finish(self) -> list[Divergence]:
+        """Run the final drain and compare; the divergences that it showed."""
+        return self._step(None)
+
+    def _step(self, batch: list[ops.AnyOp] | None) -> list[Divergence]:
+        if self.is_open:
+            left = self._case.step(batch).get(self._pair[0])
+            if left is not None and left.observations:
+                self.seen = observation.decode(left.observations[-1])
+        found = self._case.result.divergences[self._told :]
+        self._told += len(found)
+        return found
+
 
 class _Case:
     """The state of one case while it runs."""
@@ -202,8 +245,8 @@ class _Case:
                 self.active.remove(pair)
         return bool(self.active)
 
-    def step(self, batch: list[ops.AnyOp] | None) -> None:
-        """Run one batch on every side that is still compared, then compare."""
+    def step(self, batch: list[ops.AnyOp] | None) -> dict[str, Batch]:
+        """Run one batch on every side that is still compared, then compare what they showed."""
         names = self._remote_first()
         done: dict[str, Batch] = {}
         for name in names:
@@ -220,6 +263,7 @@ class _Case:
                 for found in self._compare(pair, done[pair[0]], done[pair[1]], batch):
                     self._record(pair, found)
         self.result.op_count += len(batch) if batch is not None else 0
+        return done
 
     def _remote_first(self) -> list[str]:
         """Sides that are still compared; those in workers start before this process is busy."""

@@ -14,7 +14,7 @@ from .chance import Chance
 LORA_IDS = ("0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210")
 """Adapter ids, as long as a server makes them."""
 
-_COLLIDING: tuple[tuple[Namespace, ...], ...] = (
+COLLIDING: tuple[tuple[Namespace, ...], ...] = (
     (Namespace("a", "bc"), Namespace("ab", "c"), Namespace("abc")),
     (Namespace(""), Namespace(None, ""), Namespace("", "")),
     (Namespace("a"), Namespace(None, "a"), Namespace("a", "a")),
@@ -22,8 +22,9 @@ _COLLIDING: tuple[tuple[Namespace, ...], ...] = (
     (Namespace(LORA_IDS[1]), Namespace(LORA_IDS[0]), Namespace("t" + LORA_IDS[1], "s")),
     (Namespace("None"), Namespace(None, "None"), Namespace("é", "\x00")),
 )
+"""Namespaces that a careless hash of key and salt would mix up."""
 
-_TOKENS: tuple[tuple[tuple[int, ...], float], ...] = (
+TOKENS: tuple[tuple[tuple[int, ...], float], ...] = (
     ((1, 2), 4),
     ((1, 2, 3), 6),
     ((0, 1), 1),
@@ -34,7 +35,10 @@ _TOKENS: tuple[tuple[tuple[int, ...], float], ...] = (
     ((7, 2**32 + 7), 0.5),
     ((0, 2**63 - 1), 0.5),
 )
-_NEGATIVE: tuple[tuple[int, ...], ...] = ((1, -1), (1, 2, -(2**63)), (-1, 2**32 - 1))
+"""Alphabets of tokens with their weights."""
+
+NEGATIVE: tuple[tuple[int, ...], ...] = ((1, -1), (1, 2, -(2**63)), (-1, 2**32 - 1))
+"""Alphabets with tokens that can't be hashed."""
 
 
 class Keys:
@@ -49,7 +53,7 @@ class Keys:
         # A key of n pairs has n + 1 tokens, so page boundaries lie one token further.
         self._shift = 1 if bigram else 0
         self._longest = longest + self._shift
-        self._tokens = chance.pick(_NEGATIVE) if negative else chance.weighted(_TOKENS)
+        self._tokens = chance.pick(NEGATIVE) if negative else chance.weighted(TOKENS)
         self._bases = self._make_bases(chance.between(2, 5))
         self._pool = [self._fresh() for _ in range(chance.pick((6, 12, 24, 48)))]
         self.namespaces = self._make_namespaces()
@@ -65,7 +69,7 @@ class Keys:
     def _make_namespaces(self) -> list[Namespace]:
         if self._chance.flip(0.4):
             return [DEFAULT_NAMESPACE]
-        spaces = list(self._chance.pick(_COLLIDING))[: self._chance.between(1, 3)]
+        spaces = list(self._chance.pick(COLLIDING))[: self._chance.between(1, 3)]
         # The default comes twice, for it is what most keys live in.
         return [DEFAULT_NAMESPACE, DEFAULT_NAMESPACE, *spaces]
 
