@@ -2,7 +2,8 @@
 
 A place is a path such as `calls[2].match_prefix.result.device_prefix_len`. The signature of a
 divergence is the op, that path without numbers, and the error types: what one fault gives again
-and again, whatever the tokens.
+and again, whatever the tokens. A component other than FULL is named beside the method that it was
+passed to, and components name the entries of a mapping by component.
 """
 
 from __future__ import annotations
@@ -23,6 +24,21 @@ STRUCTS = {
 }
 """Field names of every record of the contract."""
 
+BY_COMPONENT = frozenset(
+    {
+        "adopted_ranges",
+        "comp_xfers",
+        "component_evicted_seqlens",
+        "component_host_lock_uuids",
+        "component_lock_uuids",
+        "device_frees",
+        "host_frees",
+        "tracker",
+    }
+)
+"""Fields of records that map components to something; they are recorded as lists of pairs."""
+
+FULL = int(contract.ComponentType.FULL)
 NODE_FACTS = (
     "handle",
     "is_root",
@@ -75,13 +91,35 @@ class Divergence(msgspec.Struct, kw_only=True):
 
 
 def signature_of(divergence: Divergence) -> str:
-    """A short name that every divergence of one kind shares."""
+    """A short name that every divergence of one kind shares.
+
+    Who is guilty of a difference is a verdict about the kind and no part of its name.
+    """
     if divergence.kind == "difference":
         place = re.sub(r"\[\d+\]", "[]", divergence.where)
     else:
         place = re.sub(r"\[[-\d, ]+\]|-?\d+", "#", divergence.where)
-    side = f"@{divergence.side}" if divergence.side else ""
+    is_named = divergence.side is not None and divergence.kind != "difference"
+    side = f"@{divergence.side}" if is_named else ""
     return f"{divergence.kind}:{divergence.op_kind}:{place}{side}"
+
+
+def without_releases(signature: str, pair: tuple[str, str]) -> str:
+    """A signature that is the same for all releases of the cores: sides without what follows `@`.
+
+    Two releases of one core keep their names: those alone tell the sides apart.
+    """
+    cores = [name.partition("@")[0] for name in pair]
+    if cores[0] == cores[1]:
+        return signature
+    for name, core in zip(pair, cores, strict=True):
+        signature = signature.replace(name, core)
+    return signature
+
+
+def mirrored(signature: str) -> str:
+    """The signature as the pair shows it with its sides exchanged: two ends change places."""
+    return re.sub(r"(\w+)\|(\w+)", r"\2|\1", signature)
 
 
 def first_difference(left: Any, right: Any, where: str = "") -> Difference | None:
@@ -97,12 +135,19 @@ def first_difference(left: Any, right: Any, where: str = "") -> Difference | Non
 
 def _first_in_dict(left: dict[Any, Any], right: dict[Any, Any], where: str) -> Difference | None:
     for key in sorted({*left, *right}, key=str):
+        place = f"{where}.{_component(key)}"
         if key not in left or key not in right:
-            return Difference(f"{where}.{key}", left.get(key), right.get(key))
-        found = first_difference(left[key], right[key], f"{where}.{key}")
+            return Difference(place, left.get(key), right.get(key))
+        found = first_difference(left[key], right[key], place)
         if found is not None:
             return found
     return None
+
+
+def _component(key: Any) -> str:
+    """The name of a component, which is the only thing that stands as a number in a mapping."""
+    known = {str(int(kind)): kind.name.lower() for kind in contract.ComponentType}
+    return known.get(str(key), str(key))
 
 
 def _first_in_list(left: list[Any], right: list[Any], where: str) -> Difference | None:
@@ -112,12 +157,24 @@ def _first_in_list(left: list[Any], right: list[Any], where: str) -> Difference 
     names = _field_names(left, right)
     for index, (one, other) in enumerate(zip(left, right, strict=False)):
         place = f"{where}.{names[index]}" if names else f"{where}[{index}]"
-        found = first_difference(one, other, place)
+        mappings = _mappings(one, other) if names and names[index] in BY_COMPONENT else None
+        if mappings is not None:
+            found = _first_in_dict(*mappings, place)
+        else:
+            found = first_difference(one, other, place)
         if found is not None:
             return found
     if len(left) != len(right):
         return Difference(f"{where}.length", left, right)
     return None
+
+
+def _mappings(left: Any, right: Any) -> tuple[dict[Any, Any], dict[Any, Any]] | None:
+    """Two lists of pairs as mappings; None if one of them is no such list."""
+    try:
+        return dict(left), dict(right)
+    except (TypeError, ValueError):
+        return None
 
 
 def _kind(plain: list[Any]) -> str | None:
@@ -176,9 +233,11 @@ def regroup_events(left: list[Any], right: list[Any]) -> Difference | None:
         if one[0] != "take_events" or other[0] != "take_events" or one == other:
             continue
         if one[2][0] == other[2][0] == "ok" and _pages(one[2][1]) == _pages(other[2][1]):
-            found = Difference(
-                f"calls[{index}].take_events.grouping", one[2][1], other[2][1], is_soft=True
-            )
+            # The first event that differs begins with a page that is the same on both sides.
+            both = zip(one[2][1], other[2][1], strict=False)
+            kind = next((mine[0] for mine, theirs in both if mine != theirs), "empty")
+            place = f"calls[{index}].take_events.grouping.{kind}"
+            found = Difference(place, one[2][1], other[2][1], is_soft=True)
             right[index] = one
     return found
 
@@ -203,10 +262,12 @@ def _compare_all(left: Observation, right: Observation) -> Difference | None:
     found = _compare_calls(left.calls, right.calls)
     if found is not None:
         return found
-    for name in ("outcome", "pool"):
-        found = first_difference(getattr(left, name), getattr(right, name), name)
-        if found is not None:
-            return found
+    if left.outcome != right.outcome:
+        ends = f"{left.outcome or 'ok'}|{right.outcome or 'ok'}"
+        return Difference(f"outcome.{ends}", left.outcome, right.outcome)
+    found = first_difference(left.pool, right.pool, "pool")
+    if found is not None:
+        return found
     if left.dead or right.dead:
         return None  # There is nothing more to see; a finding says why.
     for name, one, other in zip(SIZE_NAMES, left.sizes, right.sizes, strict=False):
@@ -237,6 +298,7 @@ def _compare_call(left: list[Any], right: list[Any], where: str) -> Difference |
     found = _compare_arguments(left[0], left[1], right[1], where)
     if found is not None:
         return found
+    where += _component_asked_for(left)
     end, other_end = left[2], right[2]
     if end[0] != other_end[0]:
         return Difference(f"{where}.{_ends(end, other_end)}", end, other_end)
@@ -247,6 +309,12 @@ def _compare_call(left: list[Any], right: list[Any], where: str) -> Difference |
     else:
         found = first_difference(end[2], other_end[2], f"{where}.error.handle")
     return found or first_difference(left[3:], right[3:], f"{where}.filled")
+
+
+def _component_asked_for(call: list[Any]) -> str:
+    """The component that a call is about, if it is not FULL, which every tree has."""
+    asked = dict(zip(parameters_of(call[0]), call[1], strict=False)).get("component_type")
+    return f"({_component(asked)})" if type(asked) is int and asked != FULL else ""
 
 
 def _ends(left: list[Any], right: list[Any]) -> str:

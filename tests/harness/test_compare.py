@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 import copy
+import re
 from array import array
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
-from treedrift.backends.contract import MatchPrefixParams, MatchResult, RadixKey
+from treedrift.backends import contract
+from treedrift.backends.contract import (
+    ComponentType,
+    DemoteResult,
+    MatchPrefixParams,
+    MatchResult,
+    RadixKey,
+)
 from treedrift.harness.canonical import Names, argument, value
 from treedrift.harness.compare import (
+    BY_COMPONENT,
     Difference,
     Divergence,
     compare,
     compare_decoded,
     first_difference,
+    mirrored,
     signature_of,
+    without_releases,
 )
 from treedrift.harness.observation import Finding, Observation, encode
+
+FULL, SWA = ComponentType.FULL, ComponentType.SWA
 
 
 def match_call(length: int = 2) -> list[Any]:
@@ -32,6 +46,15 @@ def error_call(kind: str = "ContractError", handle: Any = None) -> list[Any]:
     return ["dec_lock_ref", [3], ["error", kind, handle]]
 
 
+def demote_call() -> list[Any]:
+    result = value(Names(), DemoteResult(tracker={FULL: 4}))
+    return ["demote", [3], ["ok", result]]
+
+
+def size_call(component: ComponentType) -> list[Any]:
+    return ["component_evictable_size", [int(component)], ["ok", 4]]
+
+
 def node() -> list[Any]:
     return [0, True, False, False, [], [], None, [], None]
 
@@ -39,7 +62,7 @@ def node() -> list[Any]:
 def observed() -> Observation:
     return Observation(
         outcome=None,
-        calls=[match_call(), error_call()],
+        calls=[match_call(), error_call(), demote_call(), size_call(SWA), size_call(FULL)],
         pool=[["allocate", [1, 2]], ["free", [1]]],
         sizes=[1, 0, 0, 63, 0],
         tree={"nodes": [node()], "values": [1], "healthy": True},
@@ -75,7 +98,7 @@ def step_into(place: Any, step: str) -> Any:
 
 
 CHANGES: list[tuple[Change, str]] = [
-    (set_at("outcome", "ContractError"), "outcome"),
+    (set_at("outcome", "ContractError"), "outcome.ok|ContractError"),
     (set_at("calls.0.0", "is_root"), "calls[0].method"),
     (set_at("calls.0.1.0.1.4", [2]), "calls[0].match_prefix.params.key[4][0]"),
     (set_at("calls.0.2.1.1", 3), "calls[0].match_prefix.result.device_prefix_len"),
@@ -90,7 +113,7 @@ CHANGES: list[tuple[Change, str]] = [
     ),
     (set_at("calls.1.2.2", 5), "calls[1].dec_lock_ref.error.handle"),
     (lambda seen: seen.calls.append(["end_insert", [], ["ok", []]]), "calls.end_insert"),
-    (lambda seen: seen.calls.pop(), "calls.dec_lock_ref"),
+    (lambda seen: seen.calls.pop(), "calls.component_evictable_size"),
     (lambda seen: seen.pool.reverse(), "pool[0][0]"),
     (lambda seen: seen.pool.pop(), "pool.length"),
     (set_at("sizes.0", 2), "sizes.evictable"),
@@ -100,7 +123,13 @@ CHANGES: list[tuple[Change, str]] = [
     (set_at("tree.healthy", "1 violation"), "tree.healthy"),
     (set_at("tree", None), "tree"),
     (set_at("snapshot.nodes.0.hit_count", 4), "snapshot.nodes[0].hit_count"),
-    (set_at("snapshot.nodes.0.lock_ref.0", 2), "snapshot.nodes[0].lock_ref.0"),
+    (set_at("snapshot.nodes.0.lock_ref.0", 2), "snapshot.nodes[0].lock_ref.full"),
+    (set_at("calls.2.2.1.3", [[0, 4], [1, 2]]), "calls[2].demote.result.tracker.swa"),
+    (set_at("calls.2.2.1.3", [[0, 5]]), "calls[2].demote.result.tracker.full"),
+    (set_at("calls.2.2.1.3", None), "calls[2].demote.result.tracker"),
+    (set_at("calls.2.2.1.3", [4]), "calls[2].demote.result.tracker[0]"),
+    (set_at("calls.3.2.1", 9), "calls[3].component_evictable_size(swa).result"),
+    (set_at("calls.4.2.1", 9), "calls[4].component_evictable_size.result"),
 ]
 
 
@@ -165,7 +194,16 @@ def test_events_that_are_grouped_otherwise_and_say_the_same_differ_softly() -> N
     found = compare_decoded(copy.deepcopy(one), other)
     assert found is not None
     assert found.is_soft
-    assert found.where == "calls[0].take_events.grouping"
+    assert found.where == "calls[0].take_events.grouping.BlockStored"
+
+
+def test_the_kind_of_the_events_that_are_grouped_otherwise_is_told() -> None:
+    same = stored([7, 8], None, [1, 2])
+    one = events(same, ["BlockRemoved", [7, 8], "GPU"])
+    other = events(same, ["BlockRemoved", [7], "GPU"], ["BlockRemoved", [8], "GPU"])
+    found = compare_decoded(one, other)
+    assert found is not None
+    assert found.where == "calls[0].take_events.grouping.BlockRemoved"
 
 
 def test_events_that_say_something_else_differ_hard() -> None:
@@ -228,6 +266,39 @@ def test_a_signature_of_a_finding_holds_no_number() -> None:
 def test_a_signature_names_the_guilty_side() -> None:
     assert signature_of(divergence("crash", "x", "a")).endswith("@a")
     assert signature_of(divergence("crash", "x")) != signature_of(divergence("crash", "x", "a"))
+
+
+def test_who_is_guilty_of_a_difference_is_no_part_of_its_kind() -> None:
+    assert divergence("difference", "sizes.free", "a") == msgspec.structs.replace(
+        divergence("difference", "sizes.free"), side="a"
+    )
+
+
+def test_a_signature_without_releases_is_that_of_every_release() -> None:
+    pair = ("python", "sglang-rust@0.5.23")
+    for signature in ("oracle:insert:conservation@sglang-rust@0.5.23", "crash:sglang-rust@0.5.23"):
+        assert without_releases(signature, pair) == signature.removesuffix("@0.5.23")
+    two = ("sglang-rust@0.5.22", "sglang-rust@0.5.23")
+    assert without_releases("crash:sglang-rust@0.5.23", two) == "crash:sglang-rust@0.5.23"
+
+
+def test_a_mirrored_signature_has_its_ends_exchanged() -> None:
+    signature = "difference:lock:calls[].inc_lock_ref.ok|ContractError"
+    other = "difference:lock:calls[].inc_lock_ref.ContractError|ok"
+    assert mirrored(signature) == other
+    assert mirrored(other) == signature
+    assert mirrored("difference:lock:sizes.free") == "difference:lock:sizes.free"
+
+
+def test_every_mapping_of_components_is_compared_by_component() -> None:
+    declared = {
+        name
+        for kind in vars(contract).values()
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+        for name, hint in kind.__annotations__.items()
+        if re.search(r"dict\[ComponentType|Frees|ComponentTransfers", str(hint))
+    }
+    assert declared == {*BY_COMPONENT, "component_registry_override"}  # It is never recorded.
 
 
 def test_a_given_signature_stays() -> None:
