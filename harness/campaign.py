@@ -57,14 +57,14 @@ Listener = Callable[[Event], None]
 class Start(msgspec.Struct, kw_only=True):
     """Where a job begins: at its first case, or where an earlier run of it ended.
 
-    `found` are the finds that are on record already: case, pair and signature of each.
+    `kinds` are those that the run has found before: pair and signature of each.
     """
 
     job: int = 0
     next_case: int = 0
     tally: Tally = msgspec.field(default_factory=Tally.empty)
     seconds: float = 0.0
-    found: list[tuple[int, Pair, str]] = []
+    kinds: list[tuple[Pair, str]] = []
 
 
 class Campaign:
@@ -90,7 +90,7 @@ class Campaign:
         self._closely = closely
         self._start = start or Start()
         self._settled: dict[tuple[Pair, str], Divergence] = {}
-        self._on_record = {(case, pair, name) for case, pair, name in self._start.found}
+        self._known_kinds = set(self._start.kinds)
         self._checkpoint_due = 0.0
         self.tally = self._start.tally
         self.kinds: dict[tuple[Pair, str], Divergence] = {}
@@ -124,7 +124,8 @@ class Campaign:
 
     def _tell(self, in_case: int = 0) -> None:
         count = self.tally.op_count + in_case
-        self._listen(Progress(count, self.tally.cases, self._seconds(), len(self.kinds)))
+        kinds = len(self._known_kinds) + len(self.kinds)
+        self._listen(Progress(count, self.tally.cases, self._seconds(), kinds))
 
     def _checkpoint(self, next_case: int) -> None:
         seconds, job = self._seconds(), self._start.job
@@ -138,10 +139,8 @@ class Campaign:
         if settled is None:
             settled = self._settled[raw.pair, raw.signature] = self._settle(case, raw)
         key = (settled.pair, settled.signature)
-        if (case.number, *key) in self._on_record:
-            return
         self.occurrences[key] += 1
-        is_new = key not in self.kinds
+        is_new = key not in self.kinds and key not in self._known_kinds
         if is_new:
             if self._folder is not None:
                 settled.file = str(save(self._folder, case, settled))

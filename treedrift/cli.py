@@ -12,41 +12,30 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 
-from . import running
 from .backends.registry import BackendError, UnavailableBackendError, UnknownBackendError
 from .backends.sglang.environments import EnvironmentsError, MissingEnvironmentError
-from .harness.campaign import Budget
+from .campaign_command import check, fuzz, report
 from .harness.exit_codes import ExitCode
-from .harness.lockstep import Pair
 from .harness.remote import RemoteError, WorkerFailure
 from .harness.side import HarnessError
 from .harness.trace import TraceError
-from .models.profiles import UnknownProfileError, profile_named
+from .models.profiles import UnknownProfileError
 from .options import (
     DeviceOption,
-    JobsOption,
     JsonOption,
     PairOption,
-    ProfileOption,
-    SeedOption,
     UsageError,
-    check_folder,
     err,
     out,
     parse_pairs,
-    parse_seconds,
 )
-from .reports.summary import summarize
-from .reports.terminal import ProgressView, print_summary
-
-FINDINGS = "build/findings"
-CHECK_SECONDS = 50.0
+from .reports.stream import StreamError
+from .run_log import RunLog
 
 app = typer.Typer(
     add_completion=False,
@@ -56,114 +45,8 @@ app = typer.Typer(
 )
 
 
-class Engine(str, Enum):
-    """What makes the ops of a campaign."""
-
-    SWARM = "swarm"
-
-
-@app.command()
-def check(
-    pair: PairOption = None,
-    seed: SeedOption = 1,
-    profile: ProfileOption = "full",
-    time: Annotated[str | None, typer.Option(help="How long, as in 50s.")] = None,
-    jobs: JobsOption = 2,
-    json_: JsonOption = False,
-) -> None:
-    """Compare two cores for about a minute: saved traces first, then random ones."""
-    from .replaying import join, replay_files
-
-    pairs = parse_pairs(pair)
-    seconds = parse_seconds(time)
-    profile_named(profile)
-    check_folder(Path(FINDINGS))
-    folders = [
-        folder for folder in map(Path, ("corpora/seeds", "corpora/regressions")) if folder.is_dir()
-    ]
-    outcomes = []
-    if folders:
-        saved = replay_files(folders, pairs)
-        outcomes.append(saved.outcome)
-        if not (json_ or saved.outcome.divergences or saved.outcome.interrupted):
-            out.print(f"{saved.traces} saved traces agree")
-    if not any(outcome.interrupted for outcome in outcomes):
-        plan = running.Plan(
-            pairs=pairs,
-            profile=profile,
-            seed=seed,
-            budget=Budget(seconds=CHECK_SECONDS if seconds is None else seconds),
-            jobs=jobs,
-            folder=FINDINGS,
-        )
-        outcomes.append(_run(plan))
-    raise typer.Exit(report(pairs, join(outcomes), json_))
-
-
-@app.command()
-def fuzz(
-    engine: Annotated[Engine, typer.Option(help="What makes the ops.")] = Engine.SWARM,
-    pair: PairOption = None,
-    seed: SeedOption = 1,
-    profile: ProfileOption = "full",
-    ops: Annotated[int | None, typer.Option(min=1, help="Stop after so many ops.")] = None,
-    time: Annotated[str | None, typer.Option(help="Stop after 90s, 10m, 2h.")] = None,
-    jobs: JobsOption = 1,
-    device: DeviceOption = "cpu",
-    out_folder: Annotated[
-        Path, typer.Option("--out", help="Folder for traces of what is found.")
-    ] = Path(FINDINGS),
-    json_: JsonOption = False,
-) -> None:
-    """Drive random operation sequences through pairs of cores until a budget is spent."""
-    if ops is None and time is None:
-        raise UsageError("give --ops or --time, so that the campaign ends")
-    plan = running.Plan(
-        pairs=parse_pairs(pair),
-        profile=profile,
-        seed=seed,
-        budget=Budget(ops, parse_seconds(time)),
-        jobs=jobs,
-        folder=str(out_folder),
-        device=device,
-    )
-    profile_named(profile)
-    check_folder(out_folder)
-    raise typer.Exit(report(plan.pairs, _run(plan), json_))
-
-
-def _run(plan: running.Plan) -> running.Outcome:
-    err.print(
-        f"seed {plan.seed}, profile {plan.profile}, pairs "
-        + ", ".join(" against ".join(pair) for pair in plan.pairs)
-    )
-    with ProgressView(err, plan.budget).live() as view:
-        return running.run_plan(plan, view)
-
-
-def report(
-    pairs: tuple[Pair, ...], outcome: running.Outcome, json_: bool, is_campaign: bool = True
-) -> int:
-    """Print what a run gave and return its exit code."""
-    summary = summarize(
-        pairs,
-        outcome.tally,
-        outcome.seconds,
-        outcome.divergences,
-        outcome.occurrences,
-        outcome.interrupted,
-    )
-    if json_:
-        sys.stdout.write(json.dumps(summary, default=str) + "\n")
-    else:
-        print_summary(out, summary, is_campaign)
-    return _verdict(outcome)
-
-
-def _verdict(outcome: running.Outcome) -> int:
-    if outcome.divergences:
-        return ExitCode.DIVERGENCE
-    return ExitCode.INTERRUPTED if outcome.interrupted else ExitCode.AGREED
+app.command()(check)
+app.command()(fuzz)
 
 
 @app.command()
@@ -176,10 +59,12 @@ def replay(
     """Replay saved traces on any pair; without --pair on the pair that each was saved for."""
     from .replaying import replay_files
 
-    found = replay_files(paths, parse_pairs(pair) if pair else None, device)
+    log = RunLog(None)
+    found = replay_files(paths, parse_pairs(pair) if pair else None, log, device)
     if not found.traces:
         raise UsageError("no trace was replayed; leave --pair out, or name python,rust")
-    raise typer.Exit(report(found.pairs, found.outcome, json_, is_campaign=False))
+    log.finish(found.interrupted)
+    raise typer.Exit(report(log, json_, found.pairs, is_campaign=False))
 
 
 @app.command()
@@ -298,7 +183,7 @@ def _errors_as_exit_codes() -> Iterator[None]:
     """Turn errors of the user's world into one line and the exit code that belongs to them."""
     try:
         yield
-    except (UsageError, TraceError, UnknownBackendError, UnknownProfileError) as error:
+    except (UsageError, TraceError, StreamError, UnknownBackendError, UnknownProfileError) as error:
         _fail(ExitCode.USAGE, error)
     except (UnavailableBackendError, MissingEnvironmentError, EnvironmentsError) as error:
         _fail(ExitCode.MISSING, error)

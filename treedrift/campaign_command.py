@@ -1,0 +1,276 @@
+"""`treedrift check` and `treedrift fuzz`: a campaign from its arguments to its reports."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from enum import Enum
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .backends.registry import BackendName
+from .harness.campaign import Budget
+from .harness.events import Event, Started
+from .harness.exit_codes import ExitCode
+from .harness.lockstep import Pair
+from .harness.opening import names_of
+from .jobs import run_plan
+from .models.profiles import profile_named
+from .options import (
+    DeviceOption,
+    JobsOption,
+    JsonOption,
+    PairOption,
+    ProfileOption,
+    SeedOption,
+    UsageError,
+    check_folder,
+    err,
+    out,
+    parse_pairs,
+    parse_seconds,
+)
+from .replaying import replay_files
+from .reports.run import RunView
+from .reports.summary import summary_of
+from .reports.terminal import ProgressView, print_summary
+from .run_log import RunLog
+from .running import Plan
+
+if TYPE_CHECKING:
+    from .triage import Options
+
+RUN_FOLDER = Path("build/run")
+KNOWN = Path("corpora/known")
+SAVED = (Path("corpora/seeds"), Path("corpora/regressions"))
+CHECK_SECONDS = 50.0
+CHECK_SHRINK_SECONDS = 10.0
+SHRINK_SECONDS = 30.0
+
+
+class Engine(str, Enum):
+    """What makes the ops of a campaign."""
+
+    SWARM = "swarm"
+    HYPOTHESIS = "hypothesis"
+
+
+ShrinkOption = Annotated[
+    str | None,
+    typer.Option("--shrink", help="Time to shrink each kind, as in 30s; 0 leaves it as found."),
+]
+OutOption = Annotated[
+    Path, typer.Option("--out", help="Folder of the run: its events, traces and reports.")
+]
+KnownOption = Annotated[
+    Path, typer.Option("--known", help="Folder of known differences, the ledger.")
+]
+
+
+def check(
+    pair: PairOption = None,
+    seed: SeedOption = 1,
+    profile: ProfileOption = "full",
+    time: Annotated[str | None, typer.Option(help="How long, as in 50s.")] = None,
+    jobs: JobsOption = 2,
+    shrink: ShrinkOption = None,
+    out_folder: OutOption = RUN_FOLDER,
+    known: KnownOption = KNOWN,
+    json_: JsonOption = False,
+) -> None:
+    """Compare two cores for about a minute: saved traces first, then random ones."""
+    plan = Plan(
+        pairs=parse_pairs(pair),
+        profile=profile,
+        seed=seed,
+        budget=Budget(seconds=_or(parse_seconds(time), CHECK_SECONDS)),
+        jobs=jobs,
+    )
+    options = _options(plan, _or(parse_seconds(shrink, "--shrink"), CHECK_SHRINK_SECONDS), known)
+    saved = [folder for folder in SAVED if folder.is_dir()]
+    raise typer.Exit(_run_fresh(plan, options, out_folder, json_, saved))
+
+
+def fuzz(
+    engine: Annotated[Engine, typer.Option(help="What makes the ops.")] = Engine.SWARM,
+    pair: PairOption = None,
+    seed: SeedOption = 1,
+    profile: ProfileOption = "full",
+    ops: Annotated[int | None, typer.Option(min=1, help="Stop after so many ops.")] = None,
+    time: Annotated[str | None, typer.Option(help="Stop after 90s, 10m, 2h.")] = None,
+    jobs: JobsOption = 1,
+    device: DeviceOption = "cpu",
+    shrink: ShrinkOption = None,
+    out_folder: OutOption = RUN_FOLDER,
+    known: KnownOption = KNOWN,
+    resume: Annotated[
+        Path | None,
+        typer.Option(help="Go on with the run of this folder; all else is taken from there."),
+    ] = None,
+    json_: JsonOption = False,
+) -> None:
+    """Drive random operation sequences through pairs of cores until a budget is spent."""
+    shrink_seconds = _or(parse_seconds(shrink, "--shrink"), SHRINK_SECONDS)
+    if resume is not None:
+        raise typer.Exit(_run_resumed(resume, ops, parse_seconds(time), known, json_))
+    if ops is None and time is None:
+        raise UsageError("give --ops or --time, so that the campaign ends")
+    plan = Plan(
+        pairs=parse_pairs(pair),
+        profile=profile,
+        engine=engine.value,
+        seed=seed,
+        budget=Budget(ops, parse_seconds(time)),
+        jobs=jobs,
+        device=device,
+    )
+    raise typer.Exit(_run_fresh(plan, _options(plan, shrink_seconds, known), out_folder, json_))
+
+
+def _or(given: float | None, usual: float) -> float:
+    return usual if given is None else given
+
+
+def _options(plan: Plan, shrink_seconds: float, known: Path) -> Options:
+    from .harness.ledger import Ledger
+    from .triage import Options
+
+    ledger = Ledger.read(known) if known.is_dir() else Ledger([])
+    return Options(shrink_seconds=shrink_seconds, jobs=plan.jobs, ledger=ledger)
+
+
+# --- Running ------------------------------------------------------------------------------
+
+
+def _run_fresh(
+    plan: Plan, options: Options, folder: Path, json_: bool, saved: list[Path] | None = None
+) -> int:
+    profile_named(plan.profile)
+    check_folder(folder)
+    from .models.drills import run_canary
+
+    with RunLog.fresh(folder) as log:
+        log.tell(_started(plan, options))
+        log.tell(run_canary())
+        interrupted = bool(saved) and replay_files(saved or [], plan.pairs, log).interrupted
+        return _run(log, plan, options, interrupted, json_)
+
+
+def _run_resumed(
+    folder: Path, ops: int | None, seconds: float | None, known: Path, json_: bool
+) -> int:
+    from .models.drills import run_canary
+
+    with RunLog.resumed(folder) as log:
+        started = next((event for event in log.events if isinstance(event, Started)), None)
+        if started is None:
+            raise UsageError(f"--resume {folder}: its run had not begun; start it anew")
+        plan = Plan(
+            pairs=tuple(started.pairs),
+            profile=started.profile,
+            engine=started.engine,
+            seed=started.seed,
+            # A run that is given a budget is made longer; the first one's still counts else.
+            budget=Budget(ops or started.ops, seconds or started.seconds),
+            jobs=started.jobs,
+            device=started.device,
+        )
+        options = _options(plan, started.shrink_seconds, known)
+        log.tell(_started(plan, options))
+        log.tell(run_canary())
+        return _run(log, plan, options, False, json_)
+
+
+def _started(plan: Plan, options: Options) -> Started:
+    return Started(
+        pairs=list(plan.pairs),
+        profile=plan.profile,
+        engine=plan.engine,
+        seed=plan.seed,
+        jobs=plan.jobs,
+        ops=plan.budget.ops,
+        seconds=plan.budget.seconds,
+        device=plan.device,
+        shrink_seconds=options.shrink_seconds,
+        versions=_versions(plan),
+        command=shlex.join(["treedrift", *sys.argv[1:]]),
+    )
+
+
+def _versions(plan: Plan) -> dict[str, str]:
+    """What a run depends on: this program, and the release behind every core that has one."""
+    found = {name: metadata.version(name) for name in ("treedrift", "torch")}
+    found["python"] = platform.python_version()
+    for name in names_of(plan.pairs):
+        place = BackendName.parse(name).place()
+        if place is not None and place.release:
+            found[name] = place.release
+    return found
+
+
+def _run(log: RunLog, plan: Plan, options: Options, interrupted: bool, json_: bool) -> int:
+    """Run what is left of a campaign, follow it up, and report it."""
+    from .report_command import write_all
+    from .triage import triage
+
+    assert log.folder is not None
+    plan = _in_folder(plan, log)
+    pairs = ", ".join(" against ".join(pair) for pair in plan.pairs)
+    err.print(f"seed {plan.seed}, profile {plan.profile}, pairs {pairs}; run folder {log.folder}")
+    if not interrupted and not log.standing.is_spent(plan.budget):
+        starts = [log.standing.start_of(job) for job in range(plan.jobs)]
+        with ProgressView(err, plan.budget).live() as view:
+            interrupted = run_plan(plan, _both(view, log.tell), starts)
+    if not interrupted:
+        try:
+            triage(log, options)
+        except KeyboardInterrupt:
+            interrupted = True
+    log.finish(interrupted)
+    code = report(log, json_)
+    written = write_all(log.folder)
+    if not json_:
+        for path in written:
+            out.print(f"report: {path}", highlight=False)
+        if interrupted:
+            out.print(f"go on with: treedrift fuzz --resume {log.folder}", highlight=False)
+    return code
+
+
+def _in_folder(plan: Plan, log: RunLog) -> Plan:
+    from msgspec.structs import replace
+
+    return replace(plan, folder=str(log.findings))
+
+
+def _both(one: Callable[[Event], None], other: Callable[[Event], None]) -> Callable[[Event], None]:
+    def tell(event: Event) -> None:
+        one(event)
+        other(event)
+
+    return tell
+
+
+# --- Telling ------------------------------------------------------------------------------
+
+
+def report(log: RunLog, json_: bool, pairs: Sequence[Pair] = (), is_campaign: bool = True) -> int:
+    """Print what a run gave and return its exit code. `pairs` were compared besides its own."""
+    view = RunView.from_events(log.events)
+    view.pairs += [pair for pair in pairs if pair not in view.pairs]
+    summary = summary_of(view)
+    if json_:
+        sys.stdout.write(json.dumps(summary, default=str) + "\n")
+    else:
+        print_summary(out, summary, is_campaign)
+    if view.standing == "blind":
+        return ExitCode.HARNESS
+    if view.new:
+        return ExitCode.DIVERGENCE
+    return ExitCode.INTERRUPTED if view.is_interrupted else ExitCode.AGREED
