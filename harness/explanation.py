@@ -40,7 +40,8 @@ class TreeNode(msgspec.Struct, kw_only=True):
 class SideView(msgspec.Struct, kw_only=True):
     """What one side did at the op where they part. A tree is None where it could not be seen.
 
-    `calls` are the calls that the op made on the core, as text, up to the one that parts.
+    `outcome` is the error that ended the op. `calls` are the calls that the op made on the core,
+    as text, up to the one that parts.
     """
 
     name: str
@@ -61,17 +62,23 @@ class OpLine(msgspec.Struct, kw_only=True):
 
 
 class Explanation(msgspec.Struct, kw_only=True):
-    """A divergence in words that a porter knows.
+    """A divergence in words that a porter knows. Handles are numbers that both sides share.
 
-    `op_index` is None in the final drain; `call` is the call that parts, as text. `rule` is a rule
-    number such as `INS-12` and `rule_text` what it says in one sentence; both are None where no
-    rule is known. `guilty` names the side that is wrong if it can be told, `verdict` says by what.
-    `config` holds the fields that differ from their defaults. `concerned` are the handles of the
-    nodes that the divergence is about.
+    `kind` and `is_soft` are those of the divergence, `where` is its place. `op_index` is None in
+    the final drain, where `op` names the step, and where no op was run; `call` is the call that
+    parts, as text. `rule` is a rule number such as `INS-12` and `rule_text` what it says in one
+    sentence; both are None where no rule is known. `guilty` names the side that is wrong if it
+    can be told, `verdict` says by what. `config` holds the fields that differ from their defaults.
+
+    `op_count` counts the ops of the trace. `ops` are those up to the one that parts; of a long
+    trace only the last ones and those that touch `concerned`, so that indices may have gaps.
+    `concerned` are the handles of the nodes that the divergence is about. `note` is the trace's.
     """
 
     pair: tuple[str, str]
     signature: str
+    kind: str = "difference"
+    is_soft: bool = False
     where: str
     op_index: int | None
     op: str
@@ -82,6 +89,8 @@ class Explanation(msgspec.Struct, kw_only=True):
     guilty: str | None = None
     verdict: str | None = None
     config: dict[str, Any] = {}
+    note: str = ""
+    op_count: int = 0
     ops: list[OpLine] = []
     concerned: list[int] = []
     sides: list[SideView] = []
