@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from ..backends.contract import ComponentType
-from .compare import STRUCTS, first_difference
+from .canonical import HANDLE_FIELDS
+from .compare import BY_COMPONENT, STRUCTS, first_difference
 from .explanation import Row
 from .ops import Namespace, Op, kind_of
 from .recorder import parameters_of
@@ -31,8 +32,8 @@ CALL_CHARACTERS = 240
 MISSING = "-"
 """What stands where one side has nothing."""
 
-EMPTY: tuple[Any, ...] = (None, [], {}, False)
-"""Values that say nothing when both sides show them."""
+EMPTY: tuple[Any, ...] = (None, [], {}, False, 0)
+"""Values that say nothing when both sides show them; 0 does where it is a handle."""
 
 
 def is_record(item: Any) -> bool:
@@ -53,8 +54,8 @@ def fields_of(record: list[Any]) -> dict[str, Any]:
 
 def describe(item: Any, name: str = "") -> str:
     """A plain value as text; `name` is its field's, which tells components from numbers."""
-    if name == "component_type" and type(item) is int:
-        return ComponentType(item).name if item in list(ComponentType) else str(item)
+    if name == "component_type":
+        return component_name(item)
     if isinstance(item, str):
         return _text(item)
     if not isinstance(item, list):
@@ -63,15 +64,31 @@ def describe(item: Any, name: str = "") -> str:
         shown = [
             f"{field}={describe(value, field)}"
             for field, value in fields_of(item).items()
-            if not _is_empty(value)
+            if not _is_empty(value, field)
         ]
         return f"{item[0]}({', '.join(shown)})"
+    if name in BY_COMPONENT:
+        parts = [f"{component}: {describe(value)}" for component, value in by_component(item)]
+        return f"{{{', '.join(parts)}}}"
     special = _special(item)
     return special if special is not None else describe_list(item)
 
 
-def _is_empty(value: Any) -> bool:
-    return any(value is one or (value == one and type(value) is type(one)) for one in EMPTY)
+def _is_empty(value: Any, name: str) -> bool:
+    if name in HANDLE_FIELDS:
+        return value is None
+    return any(type(value) is type(one) and value == one for one in EMPTY)
+
+
+def component_name(number: Any) -> str:
+    """A component's name, from the number that records hold."""
+    known = {int(kind): kind.name.lower() for kind in ComponentType}
+    return known.get(number, str(number)) if type(number) is int else str(number)
+
+
+def by_component(pairs: list[Any]) -> list[tuple[str, Any]]:
+    """The entries of a mapping by component, which is recorded as a list of pairs."""
+    return [(component_name(pair[0]), pair[1]) for pair in pairs]
 
 
 def _text(item: str) -> str:
@@ -214,7 +231,7 @@ def describe_op(op: Op) -> str:
 def _operand(value: Any) -> str:
     if isinstance(value, Namespace):
         return describe_namespace(value.extra_key, value.cache_salt) or "default"
-    return describe(list(value)) if isinstance(value, list | tuple) else describe(value)
+    return describe(value)
 
 
 # --- Side by side -------------------------------------------------------------------------
@@ -222,23 +239,32 @@ def _operand(value: Any) -> str:
 
 def rows_of(left: Any, right: Any, field: str = "") -> list[Row]:
     """Two plain values side by side, records field by field; what both leave empty is left out."""
-    if is_record(left) and is_record(right) and left[0] == right[0]:
+    parts = _parts(left, right, field.rpartition(".")[2])
+    if parts is not None:
+        ours, theirs = parts
         rows = []
-        ours, theirs = fields_of(left), fields_of(right)
-        for name, value in ours.items():
-            rows += rows_of(value, theirs[name], f"{field}.{name}" if field else name)
+        for name in dict.fromkeys([*ours, *theirs]):
+            place = f"{field}.{name}" if field else name
+            rows += rows_of(ours.get(name), theirs.get(name), place)
         return rows
-    if isinstance(left, dict) and isinstance(right, dict):
-        return [
-            row
-            for name in dict.fromkeys([*left, *right])
-            for row in rows_of(
-                left.get(name), right.get(name), f"{field}.{name}" if field else str(name)
-            )
-        ]
     if _holds_records(left) or _holds_records(right):
         return _rows_of_lists(left, right, field)
     return _leaf(left, right, field)
+
+
+def _parts(left: Any, right: Any, name: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """The parts of two values by name, if both are records of one kind or both mappings."""
+    if is_record(left) and is_record(right) and left[0] == right[0]:
+        return fields_of(left), fields_of(right)
+    if isinstance(left, dict) and isinstance(right, dict):
+        # The mappings of a snapshot are those by component, and their keys are numbers.
+        ours, theirs = (
+            {component_name(key): value for key, value in one.items()} for one in (left, right)
+        )
+        return ours, theirs
+    if name in BY_COMPONENT and isinstance(left, list) and isinstance(right, list):
+        return dict(by_component(left)), dict(by_component(right))
+    return None
 
 
 def _holds_records(item: Any) -> bool:
@@ -269,10 +295,11 @@ def _rows_of_lists(left: Any, right: Any, field: str) -> list[Row]:
 
 def _leaf(left: Any, right: Any, field: str) -> list[Row]:
     differs = first_difference(left, right) is not None
-    if not differs and _is_empty(left):
+    name = field.rpartition(".")[2]
+    if not differs and _is_empty(left, name):
         return []
     if is_record(left) or is_record(right):
         texts = describe(left), describe(right)
     else:
-        texts = describe_both(left, right, field.rpartition(".")[2])
+        texts = describe_both(left, right, name)
     return [Row(field=field, left=texts[0], right=texts[1], differs=differs)]

@@ -126,7 +126,7 @@ def _from_snapshot(snapshot: dict[str, Any]) -> Picture:
                 handle=handle,
                 parent=parent,
                 depth=depths[handle],
-                label="root" if is_root else describe_list(_units(node)),
+                label="root" if is_root else describe_list(node["token_ids"]),
                 slots=describe(node["device_value"].get(FULL, [])) if not is_root else "",
                 facts=facts,
                 is_root=is_root,
@@ -135,25 +135,22 @@ def _from_snapshot(snapshot: dict[str, Any]) -> Picture:
     return picture
 
 
-def _units(node: dict[str, Any]) -> list[Any]:
-    return list(node["token_ids"])
-
-
 def _snapshot_facts(node: dict[str, Any], is_root: bool) -> dict[str, str]:
     """Everything about a node that is not as usual, by name."""
-    usual_locks = 1 if is_root else 0
+    usual = 1 if is_root else 0
     namespace = describe_namespace(node["extra_key"], node["cache_salt"])
+    host = node["host_value"].get(FULL)
     hashes, events = node["hash_values"], node["event_hash_values"]
-    locked = node["lock_ref"].get(FULL, 0)
+    locked, host_locked = (node[name].get(FULL, 0) for name in ("lock_ref", "host_lock_ref"))
     candidates = {
         "namespace": (bool(namespace), f"in {namespace}"),
         "bigram": (node["is_bigram"], "pairs"),
         "evicted": (not is_root and not node["device_value"].get(FULL), "evicted"),
-        "locked": (locked != usual_locks, f"locked {locked}"),
-        "pinned": (node["host_lock_ref"].get(FULL, 0) != usual_locks, _host_locks(node)),
+        "locked": (locked != usual, f"locked {locked}"),
+        "host lock": (host_locked != 0, f"host lock {host_locked}"),
         "hits": (node["hit_count"] != 0, f"hits {node['hit_count']}"),
         "priority": (node["priority"] not in (0, None), f"priority {node['priority']}"),
-        "host": (bool(node["host_value"].get(FULL)), f"host {_host(node)}"),
+        "host": (bool(host), f"host {describe(host)}"),
         "pending": _optional("pending", node["write_through_pending_id"]),
         "loading": _optional("loading", node["load_back_pending_id"]),
         "stored": (node["external_cache_stored"], "stored"),
@@ -166,14 +163,6 @@ def _snapshot_facts(node: dict[str, Any], is_root: bool) -> dict[str, str]:
         "history": (True, f"history {node['history_length']}"),
     }
     return {name: text for name, (is_unusual, text) in candidates.items() if is_unusual}
-
-
-def _host_locks(node: dict[str, Any]) -> str:
-    return f"host lock {node['host_lock_ref'].get(FULL, 0)}"
-
-
-def _host(node: dict[str, Any]) -> str:
-    return describe(node["host_value"].get(FULL, []))
 
 
 def _optional(name: str, value: int | None) -> tuple[bool, str]:
