@@ -1,0 +1,152 @@
+"""Tries candidates: replays one and says whether the kind of divergence that is kept still shows.
+
+The sides stay open from trial to trial, a draft is never run twice, and a run ends at the op where
+the sides part. Hides how a case is run and what is remembered about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+
+import msgspec
+
+from ..compare import Divergence
+from ..lockstep import Lockstep, Pair
+from ..opening import replay_settings
+from ..remote import RemoteError
+from ..side import HarnessError
+from .draft import Candidate, Draft, size_of
+from .links import Links, follow, relink
+
+STEP_OPS = 32
+"""Ops between two looks at whether the sides have parted."""
+
+
+class Outcome(msgspec.Struct, array_like=True, frozen=True):
+    """What one draft showed.
+
+    `shows`: the divergence that is kept. `end`: so many ops are needed for what it shows (None:
+    all). `slip`: another kind that it shows instead.
+    """
+
+    shows: bool
+    end: int | None = None
+    slip: str | None = None
+
+    def cut(self, draft: Draft) -> Draft:
+        """The draft without the ops that come after."""
+        return draft if self.end is None else Draft(draft.config, draft.ops[: self.end])
+
+
+Memo = dict[str, Outcome]
+"""Outcomes by the digest of the draft."""
+
+
+class Trial(msgspec.Struct):
+    """One draft that was tried for a candidate, by its digest."""
+
+    digest: str
+    outcome: Outcome
+    draft: Draft
+
+
+class Evaluation(msgspec.Struct):
+    """What a candidate came to: what was tried, and the smaller draft that it led to, if any.
+
+    `is_late`: the time was over before all was tried.
+    """
+
+    trials: list[Trial] = []
+    reached: Draft | None = None
+    is_late: bool = False
+
+
+def replayed(lockstep: Lockstep, pair: Pair, draft: Draft, drains: bool = True) -> list[Divergence]:
+    """The divergences of a pair on one draft, as a replay of a saved trace shows them.
+
+    Without `drains`, the final drain is left out.
+    """
+    session = lockstep.session(draft.config, replay_settings([pair], draft.config))
+    found: list[Divergence] = []
+    for start in range(0, len(draft.ops), STEP_OPS):
+        if not session.is_open:
+            break
+        found += session.step(draft.ops[start : start + STEP_OPS])
+    if not draft.ops or (drains and session.is_open):
+        found += session.finish()
+    return [one for one in found if one.pair == pair]
+
+
+def decisive(found: list[Divergence]) -> Divergence | None:
+    """The first hard divergence, or else the first soft one."""
+    return next((one for one in found if not one.is_soft), found[0] if found else None)
+
+
+class Judge:
+    """Tries drafts of one pair for one signature."""
+
+    def __init__(
+        self, lockstep: Lockstep, pair: Pair, kept: Divergence, memo: Memo | None = None
+    ) -> None:
+        self._lockstep = lockstep
+        self._pair = pair
+        self._signature = kept.signature
+        # A difference names its op, so that only one of the drain can show there.
+        self._drains = kept.op_kind == "drain" or kept.kind not in ("difference", "oracle")
+        self.memo: Memo = {} if memo is None else memo
+        self._links: tuple[str, Links | None] = ("", None)
+
+    def evaluate(self, base: Draft, candidate: Candidate, deadline: float) -> Evaluation:
+        """Try what a candidate stands for: its plain ops, and the ones with references relinked."""
+        found = Evaluation(trials=[])
+        limit = size_of(base)
+        plain, relinked = lambda: candidate.draft, lambda: self._relink(base, candidate)
+        makers: list[Callable[[], Draft | None]] = [plain, relinked]
+        if candidate.relinked_first:
+            makers.reverse()
+        for make in makers:
+            draft = make()
+            if draft is None or not size_of(draft) < limit:
+                continue
+            if monotonic() >= deadline:
+                found.is_late = True
+                return found
+            digest = draft.digest()
+            if any(digest == trial.digest for trial in found.trials):
+                continue
+            outcome = self._outcome(digest, draft)
+            found.trials.append(Trial(digest, outcome, outcome.cut(draft)))
+            if outcome.shows:
+                found.reached = outcome.cut(draft)
+                return found
+        return found
+
+    def _outcome(self, digest: str, draft: Draft) -> Outcome:
+        known = self.memo.get(digest)
+        if known is None:
+            known = self.memo[digest] = self._run(draft)
+        return known
+
+    def _run(self, draft: Draft) -> Outcome:
+        try:
+            found = replayed(self._lockstep, self._pair, draft, self._drains)
+        except (HarnessError, RemoteError) as error:
+            # A fault of the harness is no reason to lose the search; it shows among what slipped.
+            return Outcome(False, None, f"harness:{type(error).__name__}")
+        for one in found:
+            if one.signature == self._signature:
+                return Outcome(True, _end(one))
+        other = decisive(found)
+        return Outcome(False) if other is None else Outcome(False, _end(other), other.signature)
+
+    def _relink(self, base: Draft, candidate: Candidate) -> Draft | None:
+        digest = base.digest()
+        if self._links[0] != digest:
+            self._links = digest, follow(base)
+        links = self._links[1]
+        return None if links is None else relink(base, candidate, links)
+
+
+def _end(divergence: Divergence) -> int | None:
+    return None if divergence.op_index is None else divergence.op_index + 1
