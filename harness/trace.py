@@ -49,8 +49,9 @@ class Known(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defau
     """An entry of the ledger: a difference of one core from all others that is understood.
 
     It explains a divergence of a pair in which one side is `core` at one of `releases` and the
-    other is not, if the signature matches one of `signatures` (`*` stands for anything) and the
-    shrunk trace holds an op of every kind in `needs`.
+    other is not, if the signature matches one of `signatures` and the shrunk trace holds an op of
+    every kind in `needs`. `*` stands for anything, in releases too; a core without a release has
+    that alone. Sides in signatures are named without their releases.
     """
 
     core: str
