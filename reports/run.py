@@ -29,6 +29,7 @@ from ..harness.events import (
 from ..harness.explanation import Explanation
 from ..harness.lockstep import Pair
 from ..harness.tally import Tally
+from .commands import Command, next_commands
 from .words import plural, versus
 
 Standing = Literal["blind", "new", "known", "agreed"]
@@ -76,6 +77,12 @@ class Kind(msgspec.Struct, kw_only=True):
     def file(self) -> str | None:
         """The trace to look at: the shrunk one if there is one."""
         return self.first.file if self.shrunk is None else self.shrunk.file
+
+    @property
+    def commands(self) -> list[Command]:
+        """What to type next about it."""
+        is_minimal = self.shrunk is not None and self.shrunk.is_minimal
+        return next_commands(self.file, self.pair, is_minimal=is_minimal)
 
 
 class RunView(msgspec.Struct, kw_only=True):
@@ -139,30 +146,28 @@ class RunView(msgspec.Struct, kw_only=True):
         notes = [entry.note for entry in self.ledger if entry.known == known and entry.note]
         return notes[0] if notes else f"known as {known}" if known else ""
 
-    def verdict(self) -> str:
-        """The run in one or two sentences."""
-        said = [self._outcome()]
+    def verdict(self, *, names_pairs: bool = True) -> str:
+        """The run in a few sentences; a page whose title names the pairs need not repeat them."""
+        said = [self._outcome("; ".join(map(versus, self.pairs)) if names_pairs else "")]
         if self.vanished:
-            said.append(f"{plural(len(self.vanished), 'known difference')} no longer shown.")
+            said.append(f"Vanished: {plural(len(self.vanished), 'known difference')}.")
         if not self.is_finished:
             said.append("The run was cut off; this is what it had told until then.")
         elif self.is_interrupted:
             said.append("The run was interrupted; this is what it had told until then.")
         return " ".join(said)
 
-    def _outcome(self) -> str:
-        ops = plural(self.tally.op_count, "op")
-        who = "; ".join(versus(pair) for pair in self.pairs)
+    def _outcome(self, who: str) -> str:
+        place = f"in {plural(self.tally.op_count, 'op')}" + (f", {who}" if who else "")
         if self.standing == "blind":
             missed = ", ".join(canary.drill for canary in self.canaries if not canary.caught)
             return f"The canary ({missed}) was not caught: this run proves nothing."
         if self.standing == "new":
-            known = f", and {len(self.known):,} known" if self.known else ""
-            return f"{plural(len(self.new), 'new kind')} of divergence{known}: {who}, in {ops}."
+            known = f" and {len(self.known):,} known" if self.known else ""
+            return f"{plural(len(self.new), 'new kind')} of divergence{known} {place}."
         if self.standing == "known":
-            shown = plural(len(self.known), "known kind")
-            return f"Nothing new in {ops}: {who} part in {shown} of divergence alone."
-        return f"No divergence in {ops}: {who}."
+            return f"Nothing new, {plural(len(self.known), 'known kind')} of divergence {place}."
+        return f"No divergence {place}."
 
 
 class _Gathered:

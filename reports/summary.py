@@ -69,6 +69,7 @@ def _divergence(kind: Kind) -> dict[str, Any]:
         "headline": headline(first),
         "pair": list(first.pair),
         "side": first.side,
+        "verdict": first.verdict,
         "op": first.op_kind,
         "op_index": first.op_index,
         "where": first.where,

@@ -173,6 +173,9 @@ def print_divergence(console: Console, divergence: dict[str, Any]) -> None:
             divergence["pair"], (divergence["left"], divergence["right"]), strict=True
         ):
             console.print(f"    {name}: {str(value)[:VALUE_WIDTH_MAX]}", highlight=False)
+    if divergence["verdict"]:
+        verdict = divergence["verdict"][:VALUE_WIDTH_MAX]
+        console.print(f"  guilty: {divergence['side']} ({verdict})", highlight=False)
     if divergence["known"]:
         console.print(f"  known as {divergence['known']}", highlight=False)
     _print_commands(console, divergence)

@@ -169,7 +169,7 @@ def test_the_object_holds_all_figures() -> None:
         "refused_cases": 1,
         "seconds": 5.0,
         "interrupted": False,
-        "verdict": "1 new kind of divergence: python against rust, in 12,345 ops.",
+        "verdict": "1 new kind of divergence in 12,345 ops, python against rust.",
         "pairs": [["python", "rust"]],
         "divergences": [
             {
@@ -178,6 +178,7 @@ def test_the_object_holds_all_figures() -> None:
                 "headline": "evict: evict_device_next_node answers another node_id",
                 "pair": ["python", "rust"],
                 "side": None,
+                "verdict": None,
                 "op": "evict",
                 "op_index": 41,
                 "where": "calls[0].evict_device_next_node.result.node_id",

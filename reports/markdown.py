@@ -1,0 +1,178 @@
+"""A run as Markdown for a CI job's summary, and as annotations that the job prints.
+
+Text of a core or a trace can hold anything: it is fenced or escaped, so that it stays text.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Sequence
+
+from .run import Kind, RunView
+from .words import duration, headline, place_of, plural, versus
+
+KINDS_MAX = 40
+"""Kinds told in full: a job's summary has at most one mebibyte."""
+
+TEXT_MAX = 6000
+"""Characters of one explanation or value."""
+
+SIGNS = {"blind": "❌", "new": "❌", "known": "⚠️", "agreed": "✅"}
+
+
+def summary(run: RunView) -> str:
+    """The whole summary."""
+    parts = [f"## {SIGNS[run.standing]} treedrift: {text(run.verdict())}", _figures(run)]
+    kinds = [*run.new, *run.known]
+    if kinds:
+        parts += ["### Findings", _overview(kinds)]
+        parts += [_details(run, kind) for kind in kinds[:KINDS_MAX]]
+    if len(kinds) > KINDS_MAX:
+        parts.append(f"{len(kinds) - KINDS_MAX:,} more are in the run's page.")
+    if run.vanished:
+        gone = [f"- {code(entry.known)}: {versus(entry.pair)}" for entry in run.vanished]
+        parts += ["### Known differences that no longer show", "\n".join(gone)]
+    if run.started is not None and run.started.command:
+        parts += ["Repeat the run:", fence(run.started.command)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _figures(run: RunView) -> str:
+    canary = "none"
+    if run.canaries:
+        names = ", ".join(code(one.drill) for one in run.canaries)
+        canary = f"{names} {'caught' if all(one.caught for one in run.canaries) else 'NOT caught'}"
+    rows = [
+        ("Ops", f"{run.tally.op_count:,} in {plural(run.tally.cases, 'case')}"),
+        ("Time", f"{duration(run.seconds)}, {run.rate:,.0f} ops/s"),
+        ("Canary", canary),
+    ]
+    if run.started is not None:
+        versions = [f"{name} {version}" for name, version in sorted(run.started.versions.items())]
+        rows.append(("Profile, seed", f"{text(run.started.profile)}, {run.started.seed}"))
+        rows += [("Versions", text(", ".join(versions)))] if versions else []
+    return table(["", ""], [[name, value] for name, value in rows])
+
+
+def _overview(kinds: Sequence[Kind]) -> str:
+    rows = [
+        [
+            "known" if kind.is_known else "**new**",
+            text(headline(kind.first)),
+            kind.rule or "",
+            f"{kind.count:,}",
+            ""
+            if kind.shrunk is None
+            else f"{kind.shrunk.ops_before:,} → {kind.shrunk.ops_after:,}",
+        ]
+        for kind in kinds
+    ]
+    return table(["Status", "What differs", "Rule", "Seen", "Ops"], rows)
+
+
+def _details(run: RunView, kind: Kind) -> str:
+    status = "known" if kind.is_known else "new"
+    lines = [
+        "<details>",
+        f"<summary>{status}: {html.escape(headline(kind.first), quote=False)}</summary>",
+        "",
+        code(kind.signature),
+        "",
+        f"{versus(kind.pair)}; {plural(kind.count, 'time')}, first {place_of(kind.first)}.",
+    ]
+    if kind.is_known:
+        lines += ["", text(run.note_of(kind))]
+    lines += ["", *_explained(kind)]
+    if kind.commands:
+        told = [f"{command.line}  # {command.purpose}" for command in kind.commands]
+        lines += ["", "What to do next:", "", fence("\n".join(told), "sh")]
+    return "\n".join([*lines, "", "</details>"])
+
+
+def _explained(kind: Kind) -> list[str]:
+    explanation = kind.explanation
+    if explanation is None:
+        values = (kind.first.left, kind.first.right)
+        shown = [
+            f"{name}: {str(value)[:TEXT_MAX]}"
+            for name, value in zip(kind.pair, values, strict=True)
+        ]
+        return [fence("\n".join([kind.first.where, *shown]))]
+    lines = []
+    if explanation.rule:
+        lines += [f"**{explanation.rule}** {text(explanation.rule_text or '')}", ""]
+    if explanation.guilty:
+        why = f": {explanation.verdict}" if explanation.verdict else ""
+        lines += [f"Wrong side: {text(explanation.guilty + why)}", ""]
+    rows = [[code(row.field), code(row.left), code(row.right)] for row in explanation.rows]
+    if rows:
+        lines += [table(["Field", *map(text, explanation.pair)], rows), ""]
+    ops = [f"{op.index:3} {op.text}" for op in explanation.ops]
+    return [*lines, fence("\n".join(ops)[:TEXT_MAX])]
+
+
+# --- Annotations --------------------------------------------------------------------------
+
+
+def annotations_of(run: RunView) -> list[str]:
+    """Lines that a workflow turns into annotations: what is new, vanished or blind."""
+    lines = []
+    if run.standing == "blind":
+        lines.append(_annotation("error", "treedrift canary", run.verdict()))
+    for kind in run.new:
+        message = headline(kind.first)
+        if kind.rule:
+            message += f" (rule {kind.rule})"
+        for command in kind.commands[:1]:
+            message += f"\nLook: {command.line}"
+        title = f"treedrift: {versus(kind.pair)}"
+        lines.append(_annotation("error", title, message))
+    for entry in run.vanished:
+        message = f"the known difference {entry.known} no longer shows for {versus(entry.pair)}"
+        lines.append(_annotation("warning", "treedrift: a known difference vanished", message))
+    if run.known:
+        names = ", ".join(sorted({_known_name(kind) for kind in run.known}))
+        lines.append(_annotation("notice", "treedrift: known differences", names))
+    return lines
+
+
+def _known_name(kind: Kind) -> str:
+    return (kind.judged.known if kind.judged is not None else None) or kind.signature
+
+
+def _annotation(level: str, title: str, message: str) -> str:
+    escaped = message.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    named = title.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return f"::{level} title={named.replace(':', '%3A').replace(',', '%2C')}::{escaped}"
+
+
+# --- Markdown -----------------------------------------------------------------------------
+
+
+def text(raw: str) -> str:
+    """Text that stays text: no markup, no HTML, no table cell."""
+    escaped = raw.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\`*_{}\[\]|#~])", r"\\\1", escaped).replace("\n", " ")
+
+
+def code(raw: str) -> str:
+    """Inline code, whatever it holds; in a table too."""
+    ticks = max((len(run) for run in re.findall("`+", raw)), default=0)
+    edge = "`" * (ticks + 1)
+    space = " " if raw.startswith("`") or raw.endswith("`") else ""
+    inner = (raw[:TEXT_MAX] or " ").replace("\n", " ").replace("|", "\\|")
+    return f"{edge}{space}{inner}{space}{edge}"
+
+
+def fence(raw: str, language: str = "") -> str:
+    """A block of code that its own backticks can't close."""
+    ticks = max((len(run) for run in re.findall("`{3,}", raw)), default=2)
+    edge = "`" * (ticks + 1)
+    return f"{edge}{language}\n{raw}\n{edge}"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of cells that are Markdown already."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
