@@ -29,7 +29,7 @@ from treedrift.running import HOSTILE_EVERY
 from .floor import Floor, Move, counting
 
 NEVER = 2**62
-LOG_SETTINGS = Settings(tree_every=NEVER, watch_free_list=False)
+LOG_SETTINGS = Settings(tree_every=NEVER, watch_free_list=False, model=False)
 """Nothing is looked at but what ops show, as a replay of a log with a large pool does."""
 
 SWARM_SEED = 1_000_003

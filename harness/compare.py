@@ -70,7 +70,8 @@ class Divergence(msgspec.Struct, kw_only=True):
 
     `kind`: `difference`, `oracle`, `crash`, `hang`, `memory` or `refused`. `side` names the guilty
     side where one side alone shows the fault. `op_index` counts from 0; None in the final drain.
-    A soft one leaves the sides in the same state: the case goes on.
+    A soft one leaves the sides in the same state: the case goes on. `verdict` says by which oracle
+    and message the `side` of a difference is found guilty; None where nothing tells.
     """
 
     pair: tuple[str, str]
@@ -84,6 +85,7 @@ class Divergence(msgspec.Struct, kw_only=True):
     signature: str = ""
     file: str | None = None
     is_soft: bool = False
+    verdict: str | None = None
 
     def __post_init__(self) -> None:
         if not self.signature:

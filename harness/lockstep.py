@@ -14,8 +14,9 @@ from typing import Protocol
 import msgspec
 
 from . import observation, ops
-from .compare import Divergence, compare
+from .compare import Divergence, compare_decoded
 from .config import Config
+from .observation import Observation
 from .remote import Worker, WorkerFailure
 from .side import Batch, LocalSide, Settings
 
@@ -346,9 +347,13 @@ class _Case:
 def _difference(
     pair: Pair, left: bytes, right: bytes, op_index: int | None, op_kind: str
 ) -> Divergence | None:
-    found = compare(left, right) if left != right else None
+    if left == right:
+        return None
+    seen = observation.decode(left), observation.decode(right)
+    found = compare_decoded(*seen)
     if found is None:
         return None
+    side, verdict = (None, None) if found.is_soft else _referee(pair, *seen)
     return Divergence(
         pair=pair,
         kind="difference",
@@ -357,8 +362,23 @@ def _difference(
         where=found.where,
         left=found.left,
         right=found.right,
+        side=side,
         is_soft=found.is_soft,
+        verdict=verdict,
     )
+
+
+def _referee(
+    pair: Pair, left: Observation, right: Observation
+) -> tuple[str, str] | tuple[None, None]:
+    """The guilty side of a difference and what tells: one side alone has broken an invariant.
+
+    Where both have, or neither, nobody is named: oracles judge each side by itself.
+    """
+    if bool(left.findings) == bool(right.findings):
+        return None, None
+    first = (left.findings or right.findings)[0]
+    return pair[0 if left.findings else 1], f"{first.oracle}: {first.message}"
 
 
 def _finding(

@@ -46,7 +46,7 @@ def replay_settings(pairs: Sequence[Pair], config: Config, device: str = "cpu") 
     """
     is_small = config.capacity <= SMALL_POOL
     every = 1 if is_small else NEVER
-    return settings_for(pairs, device, tree_every=every, watch_free_list=is_small)
+    return settings_for(pairs, device, tree_every=every, watch_free_list=is_small, model=is_small)
 
 
 def _inspects(core: str) -> bool:

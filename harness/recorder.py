@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from time import perf_counter_ns
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Protocol, Union, get_args, get_origin, get_type_hints
 
 from ..backends.contract import CorePoisonedError, TreeCore
 from .behaviours import WATCHED
@@ -114,16 +114,26 @@ class UnreadableAnswerError(Exception):
     """A core answered with something that the contract does not allow."""
 
 
+class Hearer(Protocol):
+    """Who hears calls with their own arguments and results, before anyone drains these."""
+
+    def listener(self, method: str) -> Callable[..., None] | None:
+        """What is called with the result and the arguments of each call; None for no interest."""
+
+    def failed(self, method: str, error: Exception) -> None:
+        """A call raised."""
+
+
 class Recorder:
     """The recording proxy. It answers to every name of `TreeCore`; cast it to that type.
 
     `calls` holds one entry per call since it was last emptied: method, arguments, and either
     `["ok", result]`, `["error", class, handle or None]` or `["unreadable", class]`, after which
     `UnreadableAnswerError` is raised. With `ordered` False, results whose
-    order some core leaves open are sorted first.
+    order some core leaves open are sorted first. `hearer` is told of every call as it is made.
     """
 
-    def __init__(self, core: TreeCore, ordered: bool = True) -> None:
+    def __init__(self, core: TreeCore, ordered: bool = True, hearer: Hearer | None = None) -> None:
         object.__setattr__(self, "core", core)
         object.__setattr__(self, "names", Names())
         object.__setattr__(self, "calls", [])
@@ -131,6 +141,7 @@ class Recorder:
         object.__setattr__(self, "clock", [0])
         object.__setattr__(self, "behaviours", Counter())
         object.__setattr__(self, "probe", None)
+        object.__setattr__(self, "_hearer", hearer)
         object.__setattr__(self, "changed_by_refusal", [])
         results = _RESULTS if ordered else _RESULTS | _UNORDERED
         object.__setattr__(self, "_results", results)
@@ -145,6 +156,7 @@ class Recorder:
     behaviours: Counter[str]
     probe: Callable[[], Any] | None
     changed_by_refusal: list[str]
+    _hearer: Hearer | None
     _results: dict[str, Encoder]
 
     def watch_refusals(self, probe: Callable[[], Any] | None) -> None:
@@ -200,6 +212,8 @@ class Recorder:
         by_name = _argument_encoders(name)
         encoders = list(by_name.values())
         watch = WATCHED.get(name)
+        hearer = self._hearer
+        hear = hearer.listener(name) if hearer is not None else None
         answers = _answer_types(name)
         buffers = name == "evict_excess_path_states" or name == "commit_hicache_transfers"
 
@@ -224,6 +238,8 @@ class Recorder:
                 clock[0] += perf_counter_ns() - started
                 entry.append(self._error(error))
                 self._check_refusal(name, before, error)
+                if hearer is not None:
+                    hearer.failed(name, error)
                 raise
             clock[0] += perf_counter_ns() - started
             try:
@@ -232,6 +248,8 @@ class Recorder:
                 if watch is not None:
                     watch(self.behaviours, result, names.is_new)
                 plain = encode_result(names, result)
+                if hear is not None:
+                    hear(result, *positional, **keywords)
             except Exception as error:
                 entry.append(["unreadable", type(result).__name__])
                 raise UnreadableAnswerError(f"{name} returned no answer: {error!r}") from error

@@ -33,6 +33,7 @@ from .config import Config
 from .execute import CoreOps
 from .observation import Finding, Observation
 from .recorder import Recorder, UnreadableAnswerError
+from .reference_model import ReferenceModel
 from .references import References
 
 CoreFactory = Callable[[CacheInitParams], TreeCore]
@@ -68,13 +69,15 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
     `tree_every`: ops between two looks at the whole tree. `inspect`: also through the inspector.
     `ordered`: False if one core of the pair returns some results in an arbitrary order.
     `watch_free_list`: whether whole free lists are part of what is compared; off for large pools,
-    where the indices handed out and taken back, in order, determine them.
+    where the indices handed out and taken back, in order, determine them. `model`: whether the
+    reference model listens; it counts page by page, so it is off for large pools too.
     """
 
     tree_every: int = 16
     inspect: bool = False
     ordered: bool = True
     watch_free_list: bool = True
+    model: bool = True
     device: str = "cpu"
 
 
@@ -122,7 +125,9 @@ class LocalSide:
             self._core = self._factory(params)
         except Exception as error:
             return type(error).__name__
-        self.recorder = Recorder(self._core, settings.ordered)
+        is_modelled = settings.model and config.components == ("full",)
+        self.model = ReferenceModel(config) if is_modelled else None
+        self.recorder = Recorder(self._core, settings.ordered, self.model)
         core = cast(TreeCore, self.recorder)
         self.cache = Cache(core, config, self.pools)
         self.references = References(self._core, self.recorder.names)
@@ -170,6 +175,8 @@ class LocalSide:
         if not self.dead:
             try:
                 sizes = observation.sizes(self._core, self.pools, len(self.cache.requests))
+                if self.model is not None:
+                    self.model.check_sizes(*sizes[:2])
                 if look and self.core_ops.suspended is None:
                     tree, snapshot = self._look()
             except Exception as error:
@@ -178,6 +185,8 @@ class LocalSide:
                 self._findings.append(Finding("unreadable", f"reading the core raised {error!r}"))
         told = [Finding(found.oracle, found.message) for found in self._take(self.cache.findings)]
         found = self._take(self._findings) + told
+        if self.model is not None:
+            found += self._take(self.model.findings)
         pool = self._take(self._journal)
         return Observation(outcome, calls, pool, sizes, tree, snapshot, found, self.dead)
 

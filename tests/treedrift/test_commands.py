@@ -31,6 +31,7 @@ DIVERGENCE_KEYS = {
     "signature",
     "pair",
     "side",
+    "verdict",
     "op",
     "op_index",
     "where",
