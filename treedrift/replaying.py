@@ -71,7 +71,8 @@ def _replay_group(
     Jobs of replays have negative numbers, so that they don't count as cases of a campaign.
     """
     small = all(trace.header.config.capacity <= SMALL_POOL for _, trace in group)
-    settings = settings_for(pairs, device, tree_every=1 if small else NEVER, watch_free_list=small)
+    every = 1 if small else NEVER
+    settings = settings_for(pairs, device, tree_every=every, watch_free_list=small, model=small)
     budget = Budget(ops=sum(len(trace.ops) for _, trace in group))
 
     def cases() -> Iterator[Case]:
