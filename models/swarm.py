@@ -68,10 +68,13 @@ CORE_STEPS: dict[str, tuple[float, Step]] = {
 _LINKER_STEPS = {"suspend": 8.0, "offload": 6.0, "mark_stored": 3.0, "linker_ack": 5.0}
 """How much more of a step there is when the linker is on."""
 
+_OF_EVENTS = ("drain_events", "name_adapter")
+"""Steps that do nothing without KV events."""
+
 _SHARED = ("evict", "drain_events", "reset", "linker_ack")
 """Request steps that a trace of core calls needs too."""
 
-_FILLERS = ("arrive", "turn", "insert")
+FILLERS = ("arrive", "turn", "insert")
 """Steps that put something into the tree; a case keeps at least one of them."""
 
 _KEPT_SHARES = (0.25, 0.5, 0.8, 0.95)
@@ -94,7 +97,7 @@ def generate_case(
     config = draw_config(chance, profile, hashable=not negative)
     keys = Keys(chance, config.page_size, config.bigram, _longest(chance, config), negative)
     case = Case(chance, config, keys, hostile)
-    wheel = _draw_steps(chance, profile, config, hostile)
+    wheel = draw_steps(chance, profile, config, hostile)
     count = _draw_length(chance) if length is None else length
     out = case.ops
     while len(out) < count:
@@ -115,28 +118,32 @@ def _longest(chance: Chance, config: Config) -> int:
     return max(1, min(pages * config.page_size, most))
 
 
-def _draw_steps(chance: Chance, profile: Profile, config: Config, hostile: bool) -> Wheel[Step]:
+def steps_of(profile: Profile, config: Config) -> dict[str, tuple[float, Step]]:
+    """Every step of a profile with its weight, which is zero for those that can do nothing."""
     table: dict[str, tuple[float, Step]] = {}
     if "request" in profile.levels:
         table.update(REQUEST_STEPS)
     if "core" in profile.levels:
         table.update(CORE_STEPS)
         table.update({name: REQUEST_STEPS[name] for name in _SHARED})
+    found = {}
+    for name, (usual, step) in table.items():
+        weight = profile.weights.get(name, usual)
+        if config.linker:
+            weight *= _LINKER_STEPS.get(name, 1.0)
+        if name in _OF_EVENTS and not config.events:
+            weight = 0.0
+        found[name] = (weight, step)
+    return found
+
+
+def draw_steps(chance: Chance, profile: Profile, config: Config, hostile: bool) -> Wheel[Step]:
+    """The steps of one case: those of the profile, some left out, the others weighted anew."""
+    table = steps_of(profile, config)
     share = chance.pick(_KEPT_SHARES)
-    weights = {
-        name: profile.weights.get(name, usual) * _factor(chance, share)
-        for name, (usual, _) in table.items()
-    }
-    if config.linker:
-        for name, factor in _LINKER_STEPS.items():
-            if name in weights:
-                weights[name] *= factor
-    if not config.events:
-        weights["drain_events"] = 0.0
-        if "name_adapter" in weights:
-            weights["name_adapter"] = 0.0
-    fillers = [name for name in _FILLERS if name in table]
-    if not any(weights[name] for name in fillers):
+    weights = {name: weight * _factor(chance, share) for name, (weight, _) in table.items()}
+    fillers = [name for name in FILLERS if name in table and table[name][0]]
+    if fillers and not any(weights[name] for name in fillers):
         kept = chance.pick(fillers)
         weights[kept] = table[kept][0]
     steps = [(table[name][1], weight) for name, weight in weights.items()]

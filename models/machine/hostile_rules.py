@@ -1,0 +1,60 @@
+"""Rules that break the protocol, for examples in which both cores must refuse alike.
+
+They are the hostile steps of the swarm, one rule each, and those that misuse what an earlier rule
+handed out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+
+from treedrift.harness import ops
+
+from ..hostile_steps import HOSTILE_STEPS
+from .base import HANDLES, Handle, made_by, on
+from .core_rules import RECEIPTS, CoreRules, Serial
+
+
+def _rule_of(name: str) -> Callable[..., Any]:
+    """The rule of one hostile step; Hypothesis tells rules apart by the function's name."""
+    _, step = HOSTILE_STEPS[name]
+
+    def breaks(machine: CoreRules, steps: list[ops.AnyOp]) -> None:
+        machine.run(*steps)
+
+    breaks.__name__ = name
+    breaks.__qualname__ = f"HostileRules.{name}"
+    breaks.__doc__ = step.__doc__
+    return on(name)(rule(steps=made_by(step))(breaks))
+
+
+class HostileRules(CoreRules):
+    """Misused values, numbers, receipts, handles, walks and inserts."""
+
+    hostile_value = _rule_of("hostile_value")
+    hostile_numbers = _rule_of("hostile_numbers")
+    hostile_insert = _rule_of("hostile_insert")
+    hostile_receipts = _rule_of("hostile_receipts")
+    hostile_pins = _rule_of("hostile_pins")
+    hostile_walks = _rule_of("hostile_walks")
+    hostile_victims = _rule_of("hostile_victims")
+    hostile_handles = _rule_of("hostile_handles")
+    hostile_misuse = _rule_of("hostile_misuse")
+
+    @on("hostile_receipts")
+    @rule(receipt=RECEIPTS)
+    def release_again(self, receipt: Serial) -> None:
+        """A receipt is used a second time (LOCK-12)."""
+        place = self._released.index(receipt) if receipt in self._released else 0
+        self.run(ops.Unlock(place, receipt="released"))
+
+    @on("hostile_victims")
+    @rule(node=HANDLES, drop=st.booleans())
+    def evict_any(self, node: Handle, drop: bool) -> None:
+        """A node that no walk has offered is evicted or dropped."""
+        ref = self.ref(node)
+        self.run(ops.DropSubtree(ref) if drop else ops.EvictLeaf(ref))
