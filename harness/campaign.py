@@ -7,6 +7,7 @@ interrupted run has lost nothing; checkpoints say where it can go on.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -23,6 +24,9 @@ from .lockstep import Lockstep, Pair
 from .side import Settings
 from .tally import Tally
 from .trace import new_trace, write_trace
+
+NAME_MAX = 60
+"""Characters of a trace's name before its digest."""
 
 CHECKPOINT_SECONDS = 2.0
 """Seconds between two checkpoints: what a killed run has to do again."""
@@ -165,7 +169,7 @@ class Campaign:
 
 
 def save(folder: Path, case: Case, divergence: Divergence) -> Path:
-    """Write the trace up to the op where the sides parted; the name says pair, kind and seed."""
+    """Write the trace up to the op where the sides parted, under a name of its kind's own."""
     end = None if divergence.op_index is None else divergence.op_index + 1
     trace = new_trace(
         case.config,
@@ -178,14 +182,19 @@ def save(folder: Path, case: Case, divergence: Divergence) -> Path:
         signature=divergence.signature,
     )
     folder.mkdir(parents=True, exist_ok=True)
-    stem = _slug(f"{'-'.join(divergence.pair)}-{divergence.signature}")
-    path = folder / f"{stem}-{case.seed if case.seed is not None else 'replay'}.jsonl"
+    # The seed keeps jobs apart that find one kind at the same time.
+    seed = "" if case.seed is None else f"-{case.seed}"
+    path = folder / f"{_stem(divergence)}{seed}.jsonl"
     write_trace(path, trace, overwrite=True)
     return path
 
 
-def _slug(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-")[:120]
+def _stem(divergence: Divergence) -> str:
+    """A short name that says op and place, and a digest that keeps kinds and pairs apart."""
+    place = re.sub(r"\[[^]]*\]", "", divergence.where).split(".")[-3:]
+    words = re.findall(r"[A-Za-z0-9]+", " ".join([divergence.op_kind, *place]))
+    kind = "\0".join((*divergence.pair, divergence.signature)).encode()
+    return "-".join([*words, ""])[:NAME_MAX] + hashlib.blake2b(kind, digest_size=3).hexdigest()
 
 
 def numbered(seed: int, start: int = 0, stride: int = 1) -> Iterator[int]:

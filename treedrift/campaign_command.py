@@ -141,8 +141,7 @@ def _options(plan: Plan, shrink_seconds: float, known: Path) -> Options:
     from .harness.ledger import Ledger
     from .triage import Options
 
-    ledger = Ledger.read(known) if known.is_dir() else Ledger([])
-    return Options(shrink_seconds=shrink_seconds, jobs=plan.jobs, ledger=ledger)
+    return Options(shrink_seconds=shrink_seconds, jobs=plan.jobs, ledger=Ledger.read(known))
 
 
 # --- Running ------------------------------------------------------------------------------

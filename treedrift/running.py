@@ -14,6 +14,7 @@ from .harness.events import Event
 from .harness.lockstep import Pair
 from .harness.opening import allows_hostile, open_lockstep, replay_settings, settings_for
 from .harness.side import Settings, collect_rarely
+from .models import hypothesis_engine
 from .models.profiles import profile_named
 from .models.swarm import generate_case
 
@@ -42,6 +43,12 @@ def cases_of(plan: Plan, job: int, first: int = 0) -> Iterator[Case]:
     Hostile ops are made only where both cores of every pair answer them alike.
     """
     hostile = allows_hostile(plan.pairs)
+    if plan.engine == "hypothesis":
+        made = hypothesis_engine.cases(plan.seed, plan.profile, hostile, job, plan.jobs)
+        for number, case in enumerate(made):
+            case.number = number
+            if number >= first:
+                yield case
     profile = profile_named(plan.profile)
     seeds = numbered(plan.seed, job + first * plan.jobs, plan.jobs)
     for number, seed in enumerate(seeds, first):

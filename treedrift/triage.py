@@ -12,7 +12,7 @@ import msgspec
 
 from .harness.events import Explained, Judged, LedgerChecked, Shrunk
 from .harness.explain import explain
-from .harness.ledger import Entry, Ledger
+from .harness.ledger import Entry, Ledger, check
 from .harness.lockstep import Lockstep, Pair
 from .harness.minimize import Minimized, minimize
 from .harness.opening import open_lockstep
@@ -52,7 +52,7 @@ def triage(log: RunLog, options: Options) -> None:
             for kind in kinds:
                 _follow_up(log, options, lockstep, kind, deadline)
             for entry in entries:
-                _check(log, options.ledger, lockstep, pair, entry)
+                _check(log, lockstep, pair, entry)
         finally:
             lockstep.close()
 
@@ -127,8 +127,8 @@ def _shrink(
     return minimized
 
 
-def _check(log: RunLog, ledger: Ledger, lockstep: Lockstep, pair: Pair, entry: Entry) -> None:
-    holds = ledger.check(entry, lockstep, pair)
+def _check(log: RunLog, lockstep: Lockstep, pair: Pair, entry: Entry) -> None:
+    holds = check(entry, lockstep, pair)
     log.tell(
         LedgerChecked(pair=pair, known=entry.name, holds=holds, rule=entry.rule, note=entry.note)
     )
