@@ -25,6 +25,9 @@ from .words import duration, headline, place_of, plural, versus
 OPS_OPEN_MAX = 24
 """A longer trace is folded away."""
 
+ROWS_PLOTTED_MIN = 4
+"""Fewer points in time make no curve."""
+
 VALUE_MAX = 4000
 """Longer values are cut, in characters."""
 
@@ -33,7 +36,7 @@ def page(run: RunView) -> str:
     """The whole page of a run."""
     over_time = tables.over_time(run)
     drawn = {}
-    if len(over_time) > 1:
+    if len(over_time) >= ROWS_PLOTTED_MIN:
         drawn["rate"] = Markup(plots.rate(over_time))
         drawn["growth"] = Markup(plots.growth(over_time, len(EXPECTED_BEHAVIOURS)))
     return (

@@ -36,18 +36,21 @@ def coverage(run: RunView) -> Any:
 
 
 def over_time(run: RunView) -> Any:
-    """One row a sample, after one of the start: what was reached by then.
+    """One row a sample, with the start and the end: what was reached by then.
 
     `seconds`, `ops`, expected `behaviours`, `kinds`, and the `rate` in ops a second until then.
     """
+    told = [(sample.seconds, sample.tally) for sample in run.samples]
+    if not told or run.seconds > told[-1][0]:
+        told.append((run.seconds, run.tally))
     rows = [(0.0, 0, 0, 0)] + [
         (
-            sample.seconds,
-            sample.tally.op_count,
-            sum(bool(sample.tally.behaviours.get(name)) for name in EXPECTED_BEHAVIOURS),
-            sum(kind.seconds <= sample.seconds for kind in run.kinds),
+            seconds,
+            tally.op_count,
+            sum(bool(tally.behaviours.get(name)) for name in EXPECTED_BEHAVIOURS),
+            sum(kind.seconds <= seconds for kind in run.kinds),
         )
-        for sample in run.samples
+        for seconds, tally in told
     ]
     table = pd.DataFrame(rows, columns=["seconds", "ops", "behaviours", "kinds"])
     table = table.drop_duplicates("seconds", keep="last").reset_index(drop=True)

@@ -42,8 +42,11 @@ def pictures(explanation: Explanation) -> list[Picture]:
             goes = _gone([side])
             tree = [(node, goes.get(node.handle, "")) for node in side.tree_before or []]
             drawn += _pictures(f"Before, on {side.name}", side.name, tree)
-    for side in sides:
-        drawn += _pictures(f"After, on {side.name}", side.name, _after(side, sides))
+    later = [(side, _after(side, sides)) for side in sides]
+    if len(later) == 2 and later[0][1] == later[1][1]:
+        return drawn + _pictures("After, on both sides", None, later[0][1])
+    for side, tree in later:
+        drawn += _pictures(f"After, on {side.name}", side.name, tree)
     return drawn
 
 
@@ -136,7 +139,7 @@ def _texts(node: TreeNode, mark: str) -> tuple[str, str, str, str]:
     name = "" if node.handle is None or node.parent is None else f"#{node.handle}"
     small = [f"slots {node.slots}"] if node.slots else []
     small += node.facts
-    return name, _cut(node.label), _cut("  ".join(small)), mark
+    return name, _cut(node.label), _cut(" · ".join(small)), mark
 
 
 def _cut(text: str) -> str:

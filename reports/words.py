@@ -87,16 +87,22 @@ def _in_call(method: str, rest: str) -> str:
         return f"{method} gives {ends[0]} on one side, {ends[1]} on the other"
     if part.startswith("result"):
         name = path or part.removeprefix("result")
-        return f"{method} answers another {_field(name)}" if name else f"{method} answers otherwise"
+        return f"{method} answers {_another(name)}" if name else f"{method} answers otherwise"
     if part == "error":
         return f"{method} raises the same error about another {path or 'thing'}"
     if part.startswith("filled"):
         return f"{method} fills its buffer differently"
     if part == "grouping":
         return f"{method} tells the same events, grouped differently"
-    return f"{method} is called with another {_field(f'{part}.{path}' if path else part)}"
+    return f"{method} is called with {_another(f'{part}.{path}' if path else part)}"
 
 
-def _field(path: str) -> str:
-    """A field path for reading: `actions[2].type` as `actions[].type`."""
-    return re.sub(r"\[\d+\]", "[]", path) or "value"
+def _another(path: str) -> str:
+    """What differs at the end of a field path: `actions.length` is `more or fewer actions`."""
+    path = re.sub(r"\[\d+\]", "[]", path)
+    field, _, last = path.rpartition(".")
+    if last == "length":
+        return f"more or fewer {field or 'items'}"
+    if last == "type":
+        return f"{field or 'a value'} of another type"
+    return f"another {path}"

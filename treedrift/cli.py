@@ -17,6 +17,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from . import report_command
 from .backends.registry import BackendError, UnavailableBackendError, UnknownBackendError
 from .backends.sglang.environments import EnvironmentsError, MissingEnvironmentError
 from .campaign_command import check, fuzz, report
@@ -47,6 +48,7 @@ app = typer.Typer(
 
 app.command()(check)
 app.command()(fuzz)
+app.command("report")(report_command.report)
 
 
 @app.command()
@@ -185,7 +187,12 @@ def _errors_as_exit_codes() -> Iterator[None]:
         yield
     except (UsageError, TraceError, StreamError, UnknownBackendError, UnknownProfileError) as error:
         _fail(ExitCode.USAGE, error)
-    except (UnavailableBackendError, MissingEnvironmentError, EnvironmentsError) as error:
+    except (
+        UnavailableBackendError,
+        MissingEnvironmentError,
+        EnvironmentsError,
+        report_command.MissingReportsError,
+    ) as error:
         _fail(ExitCode.MISSING, error)
     except BackendError as error:
         _fail(ExitCode.MISSING, error)

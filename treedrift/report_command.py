@@ -33,24 +33,21 @@ def report(
     junit: Annotated[Path | None, typer.Option(help="Write the JUnit XML here.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the job summary here.")] = None,
     annotations: Annotated[
-        bool, typer.Option("--annotations", help="Print annotations for a CI job.")
+        bool, typer.Option("--annotations", help="Print annotations for a CI job too.")
     ] = False,
 ) -> None:
     """Make the reports of a run: a page, JUnit XML and a job summary, into its folder.
 
-    With any of the options, only what they ask for is made.
+    With --html, --junit or --markdown only the files that these name are made.
     """
     if folder is None:
         raise UsageError("name the folder of a run, as in: treedrift report build/findings")
     run = read_run(folder)
     chosen = {"html": html, "junit": junit, "markdown": markdown}
     wanted = {name: path for name, path in chosen.items() if path is not None}
-    if annotations:
-        for line in annotations_of(run):
-            out.print(line, highlight=False)
-    elif not wanted:
-        wanted = {name: folder / file for name, (file, _) in WRITERS.items()}
-    for path in _write(run, wanted):
+    for line in annotations_of(run) if annotations else ():
+        out.print(line, highlight=False)
+    for path in _write(run, wanted or _usual(folder)):
         out.print(f"{path}", highlight=False)
 
 
@@ -59,8 +56,11 @@ def write_all(folder: Path) -> list[Path]:
 
     Raises `UsageError` for a folder without a stream, `MissingReportsError` without the extra.
     """
-    run = read_run(folder)
-    return _write(run, {name: folder / file for name, (file, _) in WRITERS.items()})
+    return _write(read_run(folder), _usual(folder))
+
+
+def _usual(folder: Path) -> dict[str, Path]:
+    return {name: folder / file for name, (file, _) in WRITERS.items()}
 
 
 def read_run(folder: Path) -> RunView:
