@@ -7,15 +7,17 @@ the sides part. Hides how a case is run and what is remembered about it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from time import monotonic
 
 import msgspec
 
 from ..compare import Divergence
+from ..config import Config
 from ..lockstep import Lockstep, Pair
 from ..opening import replay_settings
 from ..remote import RemoteError
-from ..side import HarnessError
+from ..side import HarnessError, Settings
 from .draft import Candidate, Draft, size_of
 from .links import Links, follow, relink
 
@@ -67,7 +69,7 @@ def replayed(lockstep: Lockstep, pair: Pair, draft: Draft, drains: bool = True) 
 
     Without `drains`, the final drain is left out.
     """
-    session = lockstep.session(draft.config, replay_settings([pair], draft.config))
+    session = lockstep.session(draft.config, _settings(pair, draft.config.capacity))
     found: list[Divergence] = []
     for start in range(0, len(draft.ops), STEP_OPS):
         if not session.is_open:
@@ -76,6 +78,12 @@ def replayed(lockstep: Lockstep, pair: Pair, draft: Draft, drains: bool = True) 
     if not draft.ops or (drains and session.is_open):
         found += session.finish()
     return [one for one in found if one.pair == pair]
+
+
+@lru_cache
+def _settings(pair: Pair, capacity: int) -> Settings:
+    """A replay's settings: of a configuration, only its capacity counts."""
+    return replay_settings([pair], Config(capacity=capacity))
 
 
 def decisive(found: list[Divergence]) -> Divergence | None:
