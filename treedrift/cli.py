@@ -37,6 +37,7 @@ from .options import (
 )
 from .reports.stream import StreamError
 from .run_log import RunLog
+from .shrink_command import shrink
 
 app = typer.Typer(
     add_completion=False,
@@ -49,6 +50,7 @@ app = typer.Typer(
 app.command()(check)
 app.command()(fuzz)
 app.command("report")(report_command.report)
+app.command()(shrink)
 
 
 @app.command()
