@@ -33,6 +33,16 @@ class Page:
         self.followers = 0
         self.guards = 0
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether a lock holds it, or another page goes on from it: then it can't be evicted."""
+        return self.guards > 0 or self.followers > 0
+
+    def __str__(self) -> str:
+        state = "resident" if self.slots else "given back before"
+        held = "locked, " if self.guards > 0 else ""
+        return f"{self.length} units, {state}, {held}{self.followers} pages following"
+
 
 class Prefixes:
     """All resident prefixes of one tree. `root` ends the empty one, in every namespace.

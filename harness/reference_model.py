@@ -59,6 +59,8 @@ class ReferenceModel:
         self._ends: dict[NodeId, Page] = {}
         self._unplaced: Counter[NodeId] = Counter()
         self._insertion: Insertion | None = None
+        self._quota: int | None = None
+        self._offered: NodeId | None = None
         self._is_lost = False
 
     def listener(self, method: str) -> Callable[..., None] | None:
@@ -111,6 +113,7 @@ class ReferenceModel:
             self._prefixes.guard(end, self._unplaced.pop(node))
 
     def _match_prefix(self, result: MatchResult, params: MatchPrefixParams) -> None:
+        self._quota = None  # What changes the tree disturbs the walk that is open (EVD-16).
         end = self._longest(params.key)
         self._expect("device_prefix_len of a match", result.device_prefix_len, end.length)
         self._expect("full_kv_hit_length of a match", result.full_kv_hit_length, end.length)
@@ -180,6 +183,7 @@ class ReferenceModel:
     # --- Insert ---------------------------------------------------------------------------
 
     def _begin_insert(self, step: InsertStepResult, params: InsertParams) -> None:
+        self._quota = None
         self._insertion = Insertion(self._prefixes, params)
         self._resume_insert(step)
 
@@ -203,13 +207,18 @@ class ReferenceModel:
 
     def _free_duplicates(self, insertion: Insertion, actions: list[Any]) -> None:
         """Of the given slots an insert frees what is resident and not owned, in order (INS-31)."""
+        windowless = insertion.params.get_evicted_seqlen(ComponentType.SWA)
         for action in actions:
             if not isinstance(action, (FreeDeviceKV, FreeDeviceKVFullOnly)):
                 continue
             freed = [slot for indices in action.indices for slot in indices.tolist()]
             start = insertion.params.prev_prefix_len + insertion.freed
-            expected = insertion.values[start : min(start + len(freed), insertion.end.length)]
+            end = start + len(freed)
             insertion.freed += len(freed)
+            expected = insertion.values[start : min(end, insertion.end.length)]
+            is_full_only = isinstance(action, FreeDeviceKVFullOnly)
+            if freed and not (end <= windowless if is_full_only else start >= windowless):
+                self._find(f"an insert frees {_short(freed)} by {type(action).__name__}")
             if freed != expected:
                 self._find(f"an insert frees {_short(freed)}, must free {_short(expected)}")
 
@@ -233,6 +242,7 @@ class ReferenceModel:
 
     def _lock(self, node_id: NodeId, change: int) -> int | None:
         """Locks of a node come or go; the units that became protected, None where unknown."""
+        self._quota = None
         known, end = self._prefixes, self._ends.get(node_id)
         if end is None:
             self._unplaced[node_id] += change
@@ -261,25 +271,45 @@ class ReferenceModel:
 
     # --- Eviction -------------------------------------------------------------------------
 
+    def _start_walk(self, result: None, component_type: ComponentType, request_cnt: int) -> None:
+        self._quota, self._offered = request_cnt, None
+
+    def _end_walk(self, result: None, component_type: ComponentType) -> None:
+        self._quota = None
+
     def _offer(self, result: Any, component_type: ComponentType, tracker: Any) -> None:
+        """A walk offers what can be evicted, up to its quota, and all of it if left in peace."""
         page = self._ends.get(result.node_id)
-        if page is not None and (_is_kept(page) or not page.slots):
-            self._find(f"a walk offers {_told(page)}")
+        if page is not None and (page.is_kept or not page.slots):
+            self._find(f"a walk offers a prefix of {page}")
+        if self._offered is not None:
+            self._quota = None  # An offer that is not taken is not made again (EVD-9).
+        evicted, left = tracker.get(FULL, 0), self._prefixes.resident - self._prefixes.protected
+        if self._quota is None:
+            pass
+        elif result.node_id is not None and evicted >= self._quota:
+            self._find(f"a walk for {self._quota} units offers more after {evicted}")
+        elif result.node_id is None and evicted < self._quota and left and not self._unplaced:
+            self._find(f"a walk ends after {evicted} units, although {left} can be evicted")
+        self._offered = result.node_id
         self._give_back(result)
 
     def _evict_leaf(self, result: Any, node_id: NodeId, is_write_back: bool) -> None:
-        self._give_back(result)
-        self._check_gone(node_id, result.backup_kv is None)
+        self._evicted(result, node_id, result.backup_kv is None)
 
     def _drop(self, result: Any, node_id: NodeId) -> None:
-        self._give_back(result)
-        self._check_gone(node_id, result.is_dropped)
+        self._evicted(result, node_id, result.is_dropped)
 
-    def _check_gone(self, node_id: NodeId, is_gone: bool) -> None:
+    def _evicted(self, result: EvictionResult, node_id: NodeId, is_gone: bool) -> None:
+        self._give_back(result)
         page = self._ends.get(node_id)
         if page is not None and bool(page.slots) == is_gone:
             answer = "kept" if is_gone else "gave back"
             self._find(f"an eviction {answer} a prefix of {page.length} units")
+        if node_id != self._offered:
+            self._quota = None
+        elif is_gone:
+            self._offered = None
 
     def _give_back(self, result: EvictionResult, *arguments: Any) -> None:
         """What an eviction frees is resident, and neither held nor followed by other pages."""
@@ -294,22 +324,12 @@ class ReferenceModel:
             page = self._prefixes.owner(run[max(end - size, 0) : end])
             if page is None or (following is not None and following.before is not page):
                 self._find(f"an eviction frees slots {_short(run)}, which are no part of a prefix")
-            elif _is_kept(page):
-                self._find(f"an eviction frees {_told(page)}")
+            elif page.is_kept:
+                self._find(f"an eviction frees the last page of a prefix of {page}")
             if page is None or self._is_lost:
                 return
             self._prefixes.remove(page)
             following = page
-
-
-def _is_kept(page: Page) -> bool:
-    return page.guards > 0 or page.followers > 0
-
-
-def _told(page: Page) -> str:
-    state = "resident" if page.slots else "given back before"
-    holds = f"{max(page.guards, 0)} holding and {page.followers} following"
-    return f"the end of a prefix of {page.length} units, {state}, with {holds}"
 
 
 def _short(slots: list[int]) -> str:
@@ -334,6 +354,8 @@ _HANDLERS: dict[str, Callable[..., None]] = {
     "dec_lock_ref": ReferenceModel._dec_lock,
     "inc_full_pin": lambda model, result, node_id: model._lock(node_id, 1),
     "dec_full_pin": lambda model, result, node_id: model._lock(node_id, -1),
+    "evict_device_start": ReferenceModel._start_walk,
+    "evict_device_end": ReferenceModel._end_walk,
     "evict_device_next_node": ReferenceModel._offer,
     "evict_device_leaf": ReferenceModel._evict_leaf,
     "drop_subtree_no_host": ReferenceModel._drop,
