@@ -9,28 +9,15 @@ import msgspec
 
 from .harness import ops
 from .harness.campaign import Budget, Case, Start
+from .harness.corpus import find_traces
 from .harness.events import Event, Found
 from .harness.lockstep import Pair
 from .harness.opening import NEVER, SMALL_POOL, allows_hostile, settings_for
-from .harness.trace import Trace, TraceError, read_trace
+from .harness.trace import Trace, read_trace
 from .options import err
 from .reports.terminal import ProgressView
 from .run_log import RunLog
 from .running import run_cases
-
-
-def find_traces(paths: Sequence[Path]) -> list[Path]:
-    """The traces that paths name; those of a folder in order of their names."""
-    found = []
-    for path in paths:
-        if path.is_dir():
-            inside = sorted(path.rglob("*.jsonl"))
-            if not inside:
-                raise TraceError(str(path), None, None, "no traces here", "they end in .jsonl")
-            found += inside
-        else:
-            found.append(path)
-    return found
 
 
 class Replayed(msgspec.Struct):
