@@ -5,85 +5,8 @@ Each file holds the drills of one theme; `hunt` looks for them, `canary` is the 
 miss.
 """
 
-from __future__ import annotations
-
-from types import ModuleType
-
-from ...backends.contract import CacheInitParams, TreeCore
-from ...backends.inspection import TreeSnapshot
-from ...backends.python_core import PythonTreeCore
-from ...backends.python_core.inspection import inspect_tree
-from ...backends.registry import Plugin
-from . import (
-    events,
-    hashes,
-    inserts,
-    linker,
-    locks,
-    matching,
-    policies,
-    reading,
-    recency,
-    refusals,
-    sizes,
-    splits,
-    walks,
-)
+from .canary import run_canary
+from .catalog import CANARY, DRILLS, FAMILY
 from .drill import Drill
 
-THEMES: tuple[ModuleType, ...] = (
-    matching,
-    inserts,
-    splits,
-    policies,
-    recency,
-    walks,
-    locks,
-    sizes,
-    events,
-    hashes,
-    linker,
-    reading,
-    refusals,
-)
-"""The files of drills, in the order in which they are listed."""
-
-DRILLS: dict[str, Drill] = {drill.name: drill for theme in THEMES for drill in theme.drill.drills}
-"""Every drill by its name."""
-
-CANARY = "leaked-slots"
-"""The drill that every run must catch; one that doesn't proves nothing."""
-
-
-class DrillCore:
-    """How a pair is given the core of one drill."""
-
-    def __init__(self, drill: Drill) -> None:
-        """A plug for the spoilt cores of `drill`."""
-        self.drill = drill
-
-    def create(self, params: CacheInitParams) -> TreeCore:
-        """An empty Python core, spoilt. Raises the contract's errors."""
-        core = PythonTreeCore(params)
-        self.drill.mutate(core)
-        return core
-
-    def inspect(self, core: TreeCore) -> TreeSnapshot:
-        """The whole state of a spoilt core, as that of a sound one is shown."""
-        assert isinstance(core, PythonTreeCore)
-        return inspect_tree(core)
-
-
-class _Family:
-    """All drills, as the entry point `drill` of `treedrift.backends` names them."""
-
-    def variants(self) -> list[str]:
-        """Names of all drills, theme by theme."""
-        return list(DRILLS)
-
-    def variant(self, name: str) -> Plugin:
-        """The core of one drill. Raises `KeyError` for a name that is none."""
-        return DrillCore(DRILLS[name])
-
-
-FAMILY = _Family()
+__all__ = ["CANARY", "DRILLS", "FAMILY", "Drill", "run_canary"]

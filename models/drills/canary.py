@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...harness.events import Canary
-from . import CANARY, DRILLS
+from .catalog import CANARY, DRILLS
 from .hunt import hunt
 
 SEED = 1

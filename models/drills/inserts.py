@@ -7,7 +7,7 @@ from typing import Any
 from treedrift.backends.contract import FreeDeviceKV, FreeDeviceKVFullOnly
 from treedrift.backends.python_core.match import deepest_match
 
-from .drill import Theme, after, before, edit_actions, on_insert, on_request
+from .drill import Theme, after, edit_actions, on_insert, on_request
 
 drill = Theme()
 
@@ -167,16 +167,6 @@ def insert_not_ended(core: Any) -> None:
         return actions
 
     core.end_insert = call
-
-
-@drill("INS-4", "a predicate asks something else")
-def ongoing_means_begun(core: Any) -> None:
-    """An insert that has finished counts as in flight until it is ended."""
-    begun: list[bool] = []
-    before(core, "_step", lambda walk: begun.append(True))
-    before(core, "end_insert", lambda: begun.clear())
-    before(core, "reset", lambda: begun.clear())
-    core.has_ongoing_insert = lambda: bool(begun)
 
 
 # --- The leaf and the result --------------------------------------------------------------

@@ -181,17 +181,6 @@ def negative_lengths_are_zero(core: Any) -> None:
     before(core, "begin_insert", first)
 
 
-@drill("KEY-34", "a check comes too late")
-def negative_token_found_too_late(core: Any) -> None:
-    """A token that can't be hashed is refused after the root was touched."""
-
-    def first(params: Any) -> None:
-        if core._tree.hashes_inserts and any(token < 0 for token in params.key.token_ids):
-            core._tree.touch(core._tree.root)
-
-    before(core, "begin_insert", first)
-
-
 @drill("BND-24", "a value is converted that must be refused")
 def truthy_flags(core: Any) -> None:
     """A flag may be anything that is true or false."""
