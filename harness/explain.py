@@ -22,7 +22,7 @@ from .opening import replay_settings
 from .ops import AnyOp
 from .parting import Parting, find_parting, touched_by
 from .remote import WorkerFailure
-from .rules import rule_of
+from .rules import Rule, rule_numbered, rule_of
 from .side import Settings
 from .trace import Trace
 
@@ -131,7 +131,7 @@ class _Scene:
         parting = find_parting(found, *seen)
         drawn = _Pictures(watched, seen, is_first=index == 0)
         concerned = _concerned(parting, seen, drawn)
-        rule = rule_of(found)
+        rule = self._rule(found)
         return Explanation(
             pair=self.pair,
             signature=found.signature,
@@ -139,13 +139,14 @@ class _Scene:
             is_soft=found.is_soft,
             where=found.where,
             op_index=index,
+            op_kind=found.op_kind,
             op=self._op_text(found, index, step),
             call=parting.call,
             rows=parting.rows,
             rule=rule.number if rule else None,
             rule_text=rule.text if rule else None,
             guilty=found.side,
-            verdict=getattr(found, "verdict", None),
+            verdict=found.verdict,
             config=unusual(self.config),
             note=self.trace.header.note,
             op_count=len(self.trace.ops),
@@ -153,6 +154,13 @@ class _Scene:
             concerned=sorted(concerned),
             sides=_sides(self.pair, seen, parting, drawn, concerned),
         )
+
+    def _rule(self, found: Divergence) -> Rule | None:
+        """The rule that the trace names for its kind, which somebody has thought about, or ours."""
+        header = self.trace.header
+        if header.rule is not None and header.signature in (None, found.signature):
+            return rule_numbered(header.rule)
+        return rule_of(found)
 
     def _index(self, found: Divergence, watched: list[_Watched]) -> int | None:
         """The op that parts; of a worker that died, the first one that it did not answer."""

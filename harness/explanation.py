@@ -64,11 +64,12 @@ class OpLine(msgspec.Struct, kw_only=True):
 class Explanation(msgspec.Struct, kw_only=True):
     """A divergence in words that a porter knows. Handles are numbers that both sides share.
 
-    `kind` and `is_soft` are those of the divergence, `where` is its place. `op_index` is None in
-    the final drain, where `op` names the step, and where no op was run; `call` is the call that
-    parts, as text. `rule` is a rule number such as `INS-12` and `rule_text` what it says in one
-    sentence; both are None where no rule is known. `guilty` names the side that is wrong if it
-    can be told, `verdict` says by what. `config` holds the fields that differ from their defaults.
+    `kind` and `is_soft` are those of the divergence, `where` is its place, `op_kind` the kind of
+    its op. `op_index` is None in the final drain, where `op` names the step, and where no op was
+    run; `call` is the call that parts, as text. `rule` is a rule number such as `INS-12` and
+    `rule_text` what it says in one sentence; both are None where no rule is known. `guilty` names
+    the side that is wrong if it can be told, `verdict` says by what. `config` holds the fields
+    that differ from their defaults.
 
     `op_count` counts the ops of the trace. `ops` are those up to the one that parts; of a long
     trace only the last ones and those that touch `concerned`, so that indices may have gaps.
@@ -81,6 +82,7 @@ class Explanation(msgspec.Struct, kw_only=True):
     is_soft: bool = False
     where: str
     op_index: int | None
+    op_kind: str = ""
     op: str
     call: str | None = None
     rows: list[Row] = []

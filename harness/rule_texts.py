@@ -1,6 +1,7 @@
 """What the rules of the spec say, one plain sentence each.
 
-Only rules that decide about a divergence are here; `rules` says where each of them applies.
+Only rules that decide about divergences are here; `rules` says where they apply, and the ledger of
+known differences names the others.
 """
 
 from __future__ import annotations
@@ -52,12 +53,10 @@ RULE_TEXTS = {
     ),
     "CTL-22": "An action about excess states names the deepest node of the path.",
     "CTL-24": (
-        "The tree keeps exactly those slots of an insert that it does not hand back through "
-        "frees."
+        "The tree keeps exactly those slots of an insert that it does not hand back through frees."
     ),
     "CTL-25": (
-        "An eviction walks one component after the other until enough is freed or nothing is "
-        "left."
+        "An eviction walks one component after the other until enough is freed or nothing is left."
     ),
     "CTL-31": "Freed slots reach the pool after each step, before the core is asked again.",
     "CTL-38": (
@@ -81,8 +80,7 @@ RULE_TEXTS = {
         "something."
     ),
     "EVD-13": (
-        "A walk offers nothing more once the running total reaches the request or no leaf is "
-        "left."
+        "A walk offers nothing more once the running total reaches the request or no leaf is left."
     ),
     "EVD-15": "A step of the full component's walk frees nothing and changes nothing.",
     "EVD-17": (
@@ -114,8 +112,7 @@ RULE_TEXTS = {
     ),
     "EVD-48": "States beyond the cap are appended to the caller's buffers.",
     "EVH-6": (
-        "Host eviction always counts its component, and answers nothing for one that is not "
-        "there."
+        "Host eviction always counts its component, and answers nothing for one that is not there."
     ),
     "EVH-12": (
         "Host leaves go in the order of the policy, and a parent that becomes one joins the walk."
@@ -136,9 +133,14 @@ RULE_TEXTS = {
         "nothing."
     ),
     "EVT-17": "An event names the adapter that is registered for its namespace.",
+    "EVT-19": "An event carries the adapter's name that is registered when it is recorded.",
     "EVT-20": (
         "An event joins the last one of the queue only if all that they share is equal and the "
         "hashes chain."
+    ),
+    "EVT-21": (
+        "Events of different namespaces are never joined by the released Rust core, and by others "
+        "they are."
     ),
     "EVT-30": "A store or removal is recorded exactly when a node enters or leaves a tier.",
     "EVT-31": "Only an insert gives an event a session.",
@@ -223,8 +225,7 @@ RULE_TEXTS = {
     ),
     "KEY-41": "A backfill hashes every node that has no hashes, parents first, and tells how many.",
     "KEY-42": (
-        "A node's own, last and ancestors' hashes are read as they are stored, up to the first "
-        "gap."
+        "A node's own, last and ancestors' hashes are read as they are stored, up to the first gap."
     ),
     "KEY-43": (
         "A node that can be backed up from a buffer is described as it is now; any other gives "
@@ -235,8 +236,7 @@ RULE_TEXTS = {
     "KEY-54": "Fields of an insert's result that belong to other features stay at their defaults.",
     "KEY-56": "Fields of a match that no component sets stay at their defaults.",
     "LDB-2": (
-        "A load-back plan names the evicted nodes of the path from the top, with their host "
-        "slots."
+        "A load-back plan names the evicted nodes of the path from the top, with their host slots."
     ),
     "LDB-21": (
         "A node that is being loaded carries the mark of its anchor, in write-back mode alone."
@@ -313,8 +313,7 @@ RULE_TEXTS = {
     "MATCH-17": "Matching is not called cheap by either core.",
     "NODE-4": "New nodes get new handles, in order of creation, and none is used again.",
     "NODE-5": (
-        "A handle is alive until its node leaves the tree; then it is refused and nothing "
-        "changes."
+        "A handle is alive until its node leaves the tree; then it is refused and nothing changes."
     ),
     "NODE-6": "The root, host copies and evicted nodes are told by what the node holds.",
     "NODE-7": (
@@ -370,13 +369,11 @@ RULE_TEXTS = {
     "SIZE-8": "A component's device value is read as it is stored, and the root has none.",
     "SIZE-9": "A value is on the host alone if it is there and not on the device.",
     "SPLIT-2": (
-        "A split puts a new node above the old one, which keeps its handle and the rest of the "
-        "key."
+        "A split puts a new node above the old one, which keeps its handle and the rest of the key."
     ),
     "SPLIT-3": "The upper part of a split takes over priority, hits, age, marks and rotation base.",
     "SPLIT-6": (
-        "A split tells of itself if the node has a copy in flight or host memory is only a "
-        "buffer."
+        "A split tells of itself if the node has a copy in flight or host memory is only a buffer."
     ),
     "STO-13": "A prefetch anchor tells the namespace of its node.",
     "STO-30": "What storing a node needs is told for every node with a host copy.",

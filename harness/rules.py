@@ -19,18 +19,21 @@ from .rule_texts import RULE_TEXTS
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """A rule's number, such as `INS-12`, and what it says in one sentence."""
+    """A rule's number, such as `INS-12`, and what it says in one sentence.
+
+    The text is None for a rule that `rule_texts` leaves out.
+    """
 
     number: str
-    text: str
+    text: str | None
 
 
 class Pattern(msgspec.Struct, frozen=True):
     """Divergences that one rule decides about.
 
     `place` is a glob over `place_of`, `op` one over the op's kind. `about` is a word of `words_of`
-    that must be there: the name of a record that one side alone has, or `None` if one side
-    answered nothing.
+    that must be there: the name of a record that one side alone has, `None` if one side answered
+    nothing, `length` if two lists are not equally long.
     """
 
     place: str
@@ -374,7 +377,8 @@ def _state_patterns() -> list[Pattern]:
         *_each("NODE-4", "tree.node.handle"),
         *_each("NODE-6", "tree.node.is_root", "tree.node.is_backuped"),
         *_each("NODE-6", "tree.node.is_full_device_evicted"),
-        *_each("KEY-26", "tree.node.device_value"),
+        *_each("SPLIT-2", "tree.node.device_value", about="length"),
+        *_each("CTL-24", "tree.node.device_value"),
         *_each("KEY-40", "tree.node.hash_values"),
         *_each("KEY-42", "tree.node.last_hash_value", "tree.node.prefix_hash_values"),
         *_each("INS-19", "tree.node.rotation_base"),
@@ -502,7 +506,12 @@ PATTERNS: list[Pattern] = [
 def rule_of(divergence: Divergence) -> Rule | None:
     """The rule that decides about a divergence; None if none is known."""
     found = pattern_of(divergence)
-    return None if found is None else Rule(found.rule, RULE_TEXTS[found.rule])
+    return None if found is None else rule_numbered(found.rule)
+
+
+def rule_numbered(number: str) -> Rule:
+    """The rule of this number, which need not be one of those told here."""
+    return Rule(number, RULE_TEXTS.get(number))
 
 
 def pattern_of(divergence: Divergence) -> Pattern | None:
@@ -543,10 +552,14 @@ def place_of(divergence: Divergence) -> str:
 
 
 def words_of(left: Any, right: Any) -> set[str]:
-    """The records that one of two values has and the other has not, and `None` for no value."""
+    """What sets two values apart: see `Pattern.about`."""
     ours, theirs = _kinds(left), _kinds(right)
     words = {kind for kind in {*ours, *theirs} if ours.count(kind) != theirs.count(kind)}
-    return words | ({"None"} if (left is None) != (right is None) else set())
+    if (left is None) != (right is None):
+        words.add("None")
+    if isinstance(left, list) and isinstance(right, list) and len(left) != len(right):
+        words.add("length")
+    return words
 
 
 def _kinds(item: Any) -> list[str]:

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..harness.compare import Divergence
-from ..harness.explanation import Explanation, OpLine, SideView
+from ..harness.explanation import Explanation, OpLine
 from .commands import Command
 from .marks import Marked, Tree, trees_after, trees_before
 from .words import headline, plural, versus
@@ -41,17 +41,20 @@ def print_explanation(
         console.file.write(text_explanation(explanation, commands))
         return
     width = min(WIDTH_MAX, console.width)
-    for part in [*_parts(explanation, width), *_commands(commands)]:
+    for part in _parts(explanation, width):
         console.print(part, width=width, soft_wrap=False, highlight=False)
+    for line in _commands(commands):
+        console.print(line, soft_wrap=True, markup=False, highlight=False)
 
 
 def text_explanation(explanation: Explanation, commands: Sequence[Command] = ()) -> str:
     """An explanation as plain text of up to 100 columns, and the commands that go on from it."""
     sink = io.StringIO()
     plain = Console(file=sink, width=WIDTH_MAX, color_system=None, emoji=False, highlight=False)
-    for part in [*_parts(explanation, WIDTH_MAX), *_commands(commands)]:
+    for part in _parts(explanation, WIDTH_MAX):
         plain.print(part)
-    return "".join(f"{line.rstrip()}\n" for line in sink.getvalue().splitlines())
+    lines = [*sink.getvalue().splitlines(), *_commands(commands)]
+    return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
 def _parts(explanation: Explanation, width: int) -> list[RenderableType]:
@@ -60,12 +63,11 @@ def _parts(explanation: Explanation, width: int) -> list[RenderableType]:
         parts += [_title(_ops_title(explanation)), _ops(explanation)]
     parts += [_title("Where they part"), *_values(explanation)]
     parts += _calls(explanation)
-    for title, trees in (
-        ("The tree before", trees_before(explanation.sides)),
-        ("The tree after", trees_after(explanation.sides)),
-    ):
-        if trees:
-            parts += [_title(title), _trees(trees, width)]
+    before, after = trees_before(explanation.sides), trees_after(explanation.sides)
+    if before == after and len(before) == 1:
+        return [*parts, _title("The tree, before and after"), _trees(before, width)]
+    for title, trees in (("The tree before", before), ("The tree after", after)):
+        parts += [_title(title), _trees(trees, width)] if trees else []
     return parts
 
 
@@ -180,26 +182,32 @@ def _values(explanation: Explanation) -> list[RenderableType]:
 
 
 def _calls(explanation: Explanation) -> list[RenderableType]:
-    """What each side did: the calls of the op; those that both sides made are told once."""
+    """The other calls of the op, those of both sides once, and how it ended on each side."""
+    sides = explanation.sides
+    calls = [_without(explanation.call, side.calls) for side in sides]
+    common = _common(calls)
     parts: list[RenderableType] = []
-    sides = [side for side in explanation.sides if side.calls or side.findings or side.outcome]
-    if not sides:
-        return []
-    common = _common(sides) if len(sides) == 2 else []
     if common:
-        parts += [_title("What both did"), *map(_line, common)]
-    for side in sides:
-        lines = side.calls[len(common) :]
+        parts += [_title("Calls before, on both sides"), *map(_line, common)]
+    for side, made in zip(sides, calls, strict=True):
+        lines = made[len(common) :]
         if side.outcome:
             lines = [*lines, f"the op ended with {side.outcome}"]
-        if lines or side.findings:
-            parts += [_title(f"What {side.name} did"), *map(_line, lines)]
-            parts += [_line(f"{DIFFERS} {finding}", "bold red") for finding in side.findings]
+        findings = [_line(f"{DIFFERS} {finding}", "bold red") for finding in side.findings]
+        if lines or findings:
+            parts += [_title(f"On {side.name}"), *map(_line, lines), *findings]
     return parts
 
 
-def _common(sides: Sequence[SideView]) -> list[str]:
-    left, right = (side.calls for side in sides)
+def _without(call: str | None, calls: list[str]) -> list[str]:
+    """Calls without the one that parts, whose answers stand side by side already."""
+    return calls[:-1] if call is not None and calls and calls[-1].startswith(call) else calls
+
+
+def _common(calls: Sequence[list[str]]) -> list[str]:
+    if len(calls) < 2:
+        return []
+    left, right = calls
     shorter = min(len(left), len(right))
     unequal = (index for index in range(shorter) if left[index] != right[index])
     return left[: next(unequal, shorter)]
@@ -258,9 +266,6 @@ def _node(one: Marked) -> RenderableType:
 # --- What to do next ----------------------------------------------------------------------
 
 
-def _commands(commands: Sequence[Command]) -> list[RenderableType]:
-    if not commands:
-        return []
-    # A command is one line however long it is, so that it can be copied.
-    lines = [Text(f"  {command.line}", no_wrap=True, overflow="ignore") for command in commands]
-    return [_title("Next"), *lines]
+def _commands(commands: Sequence[Command]) -> list[str]:
+    """The commands, each on one line however long it is, so that it can be copied."""
+    return ["", "Next", *[f"  {command.line}" for command in commands]] if commands else []

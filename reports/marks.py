@@ -28,19 +28,28 @@ class Tree(msgspec.Struct, frozen=True):
     nodes: list[Marked]
 
 
+BOTH = "on both sides"
+"""What stands above a tree that both sides show alike."""
+
+
 def trees_before(sides: Sequence[SideView]) -> list[Tree]:
     """The trees before the op; one where both sides show the same."""
     shown = [side for side in sides if side.tree_before]
-    if len(shown) == 2 and _content_of(shown[0].tree_before) == _content_of(shown[1].tree_before):
-        return [_before("on both sides", None, shown[0].tree_before or [], shown)]
+    if _are_alike([side.tree_before for side in shown]):
+        return [_before(BOTH, None, shown[0].tree_before or [], shown)]
     return [_before(f"on {side.name}", side.name, side.tree_before or [], [side]) for side in shown]
 
 
 def trees_after(sides: Sequence[SideView]) -> list[Tree]:
-    """The trees after the op, one for each side that shows one."""
-    return [
-        Tree(f"on {side.name}", side.name, _after(side, sides)) for side in sides if side.tree_after
-    ]
+    """The trees after the op; one where both sides show the same."""
+    shown = [side for side in sides if side.tree_after]
+    if _are_alike([side.tree_after for side in shown]):
+        return [Tree(BOTH, None, _after(shown[0], shown))]
+    return [Tree(f"on {side.name}", side.name, _after(side, shown)) for side in shown]
+
+
+def _are_alike(trees: Sequence[list[TreeNode] | None]) -> bool:
+    return len(trees) == 2 and _content_of(trees[0]) == _content_of(trees[1])
 
 
 def _before(title: str, side: str | None, tree: list[TreeNode], sides: list[SideView]) -> Tree:

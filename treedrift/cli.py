@@ -75,11 +75,12 @@ def replay(
 def show(
     path: Annotated[Path, typer.Argument(help="A trace.")],
     pair: PairOption = None,
+    json_: JsonOption = False,
 ) -> None:
-    """Print a trace, run it, and show both sides at the op where they part."""
+    """Explain where the two sides of a trace part: values, trees, the rule, the ops before."""
     from .showing import show_trace
 
-    raise typer.Exit(show_trace(out, path, parse_pairs(pair)[0] if pair else None))
+    raise typer.Exit(show_trace(out, path, parse_pairs(pair)[0] if pair else None, json_))
 
 
 @app.command("import")

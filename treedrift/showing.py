@@ -1,132 +1,103 @@
-"""Shows a trace: what it holds, and both sides at the op where they part."""
+"""`treedrift show`: what a trace holds, and where and why the sides of a pair part on it."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from rich.console import Console
 
-from .harness import observation
-from .harness.compare import STRUCTS, Divergence
+from .harness import ops
+from .harness.describe import describe_op
 from .harness.exit_codes import ExitCode
+from .harness.explain import OPS_KEPT, explain, unusual
+from .harness.explanation import Explanation
 from .harness.lockstep import Pair
-from .harness.observation import Observation
-from .harness.opening import open_lockstep, settings_for
-from .harness.recorder import parameters_of
+from .harness.opening import allows_hostile, open_lockstep, replay_settings
 from .harness.trace import Trace, read_trace
+from .options import DEFAULT_PAIR, err
+from .reports.commands import Command, next_commands
+from .reports.explained import print_explanation
+from .reports.words import plural
 
-OPS_SHOWN = 12
-"""Ops before the divergence that are listed."""
 
-WIDTH = 300
+class Shown(msgspec.Struct, kw_only=True):
+    """What was shown: the object of `--json`.
+
+    `explanation` is None where the sides agree; `refused` is then the error with which both
+    refuse the configuration, or None.
+    """
+
+    file: str
+    pair: Pair
+    note: str
+    ops: int
+    refused: str | None = None
+    explanation: Explanation | None = None
+    commands: list[Command] = []
 
 
-def show_trace(out: Console, path: Path, pair: Pair | None) -> int:
-    """Print a trace and what a replay of it shows; returns the exit code."""
+def show_trace(out: Console, path: Path, pair: Pair | None, json_: bool = False) -> int:
+    """Show a trace and what a replay of it shows; returns the exit code.
+
+    Raises `TraceError`, and the errors of cores that can't be opened.
+    """
     trace = read_trace(path)
-    chosen = pair or trace.header.pair or ("python", "rust")
-    _print_header(out, path, trace)
-    settings = settings_for([chosen], tree_every=1)
-    lockstep = open_lockstep([chosen])
+    chosen = pair or trace.header.pair or _default_pair()
+    if any(map(ops.is_hostile, trace.ops)) and not allows_hostile([chosen]):
+        err.print(f"{path} breaks the protocol, which only our cores answer alike", style="yellow")
+    shown = _replay(path, trace, chosen)
+    if json_:
+        sys.stdout.write(msgspec.json.encode(shown).decode() + "\n")
+    else:
+        _print(out, trace, shown)
+    return ExitCode.AGREED if shown.explanation is None else ExitCode.DIVERGENCE
+
+
+def _default_pair() -> Pair:
+    left, right = DEFAULT_PAIR.split(",")
+    return left, right
+
+
+def _replay(path: Path, trace: Trace, pair: Pair) -> Shown:
+    shown = Shown(file=str(path), pair=pair, note=trace.header.note, ops=len(trace.ops))
+    lockstep = open_lockstep([pair])
     try:
-        result = lockstep.run(trace.header.config, trace.ops, settings)
-        found = result.divergences[0] if result.divergences else None
-        last = len(trace.ops) - 1 if found is None or found.op_index is None else found.op_index
-        _print_ops(out, trace, last)
-        if found is None:
-            out.print(f"{' and '.join(chosen)} agree on it", style="green")
-            return ExitCode.AGREED
-        _print_divergence(out, found)
-        if found.kind in ("difference", "oracle") and found.op_index is not None:
-            for name in chosen:
-                _print_side(out, name, _observe(lockstep, name, trace, settings, found.op_index))
-        return ExitCode.DIVERGENCE
+        shown.explanation = explain(trace, lockstep, pair)
+        if shown.explanation is None:
+            config = trace.header.config
+            shown.refused = lockstep.run(config, [], replay_settings([pair], config)).refused
+        else:
+            following = next_commands(str(path), pair, is_minimal=len(trace.ops) <= 1)
+            shown.commands = [command for command in following if command.name != "show"]
     finally:
         lockstep.close()
+    return shown
 
 
-def _print_header(out: Console, path: Path, trace: Trace) -> None:
-    header = trace.header
-    out.print(f"{path}: {len(trace.ops)} ops", style="bold")
-    if header.note:
-        out.print(f"  {header.note}", highlight=False, markup=False)
-    plain = msgspec.to_builtins(header.config)
-    default = msgspec.to_builtins(type(header.config)())
-    changed = {name: value for name, value in plain.items() if value != default[name]}
-    out.print(f"  configuration: {changed}", highlight=False, markup=False)
-
-
-def _print_ops(out: Console, trace: Trace, last: int) -> None:
-    first = max(0, last - OPS_SHOWN + 1)
-    if first:
-        out.print(f"  ... {first} ops before", style="dim")
-    for index in range(first, last + 1):
-        text = msgspec.json.encode(trace.ops[index]).decode()
-        out.print(f"  {index:5} {text[:WIDTH]}", highlight=False, markup=False)
-
-
-def _print_divergence(out: Console, found: Divergence) -> None:
-    place = "in the final drain" if found.op_index is None else f"at op {found.op_index}"
-    out.print(f"they part {place} ({found.op_kind}): {found.where}", style="bold red", markup=False)
-    if found.left is not None or found.right is not None:
-        for name, value in zip(found.pair, (found.left, found.right), strict=True):
-            out.print(f"  {name:24} {str(value)[:WIDTH]}", highlight=False, markup=False)
-
-
-def _observe(
-    lockstep: Any, name: str, trace: Trace, settings: Any, index: int
-) -> Observation | None:
-    client = lockstep.clients[name]
-    if client.open(trace.header.config, settings) is not None:
-        return None
-    client.submit(trace.ops[: index + 1])
-    batch = client.collect()
-    if len(batch.observations) <= index:
-        return None
-    return observation.decode(batch.observations[index])
-
-
-def _print_side(out: Console, name: str, seen: Observation | None) -> None:
-    out.print(f"{name}:", style="bold")
-    if seen is None:
-        out.print("  it did not get that far")
+def _print(out: Console, trace: Trace, shown: Shown) -> None:
+    out.print(f"{shown.file}: {plural(shown.ops, 'op')}", style="bold", highlight=False)
+    if shown.explanation is None:
+        _print_agreement(out, trace, shown)
         return
-    for call in seen.calls:
-        out.print(f"  {describe_call(call)[:WIDTH]}", highlight=False, markup=False)
-    if seen.outcome:
-        out.print(f"  the op ended with {seen.outcome}")
-    for finding in seen.findings:
-        out.print(f"  {finding.oracle}: {finding.message}", highlight=False, markup=False)
-    out.print(f"  pool: {seen.pool}"[:WIDTH], highlight=False, markup=False)
+    wanted = trace.header.signature
+    if wanted is not None and wanted != shown.explanation.signature:
+        out.print(f"no longer of the kind that it was saved for: {wanted}", style="yellow")
+    print_explanation(out, shown.explanation, shown.commands)
 
 
-def describe_call(call: list[Any]) -> str:
-    """One recorded call as text, with parameter and field names."""
-    method, arguments = call[0], call[1]
-    names = parameters_of(method)
-    shown = ", ".join(
-        f"{names[index] if index < len(names) else index}={describe(item)}"
-        for index, item in enumerate(arguments)
-    )
-    if len(call) < 3:
-        return f"{method}({shown})"
-    end = call[2]
-    answer = describe(end[1]) if end[0] == "ok" else f"raises {end[1]}"
-    return f"{method}({shown}) -> {answer}"
-
-
-def describe(item: Any) -> str:
-    """A recorded value as text; records show the fields that are not empty."""
-    if isinstance(item, list):
-        fields = STRUCTS.get(item[0]) if item and isinstance(item[0], str) else None
-        if fields is not None and len(item) == len(fields) + 1:
-            inner = ", ".join(
-                f"{name}={describe(value)}"
-                for name, value in zip(fields, item[1:], strict=True)
-                if value not in (None, [], False)
-            )
-            return f"{item[0]}({inner})"
-        return f"[{', '.join(map(describe, item))}]"
-    return str(item)
+def _print_agreement(out: Console, trace: Trace, shown: Shown) -> None:
+    if shown.note:
+        out.print(f"  note    {shown.note}", highlight=False)
+    changed = ", ".join(f"{name}={value}" for name, value in unusual(trace.header.config).items())
+    out.print(f"  config  {changed or 'the default one'}", highlight=False)
+    first = max(0, len(trace.ops) - OPS_KEPT)
+    if first:
+        out.print(f"    ... {plural(first, 'op')} before", style="dim")
+    for index, op in enumerate(trace.ops[first:], first):
+        out.print(f"  {index:5} {describe_op(op)}", highlight=False)
+    if shown.refused is not None:
+        out.print(f"both refuse its configuration: {shown.refused}", style="green")
+    else:
+        out.print(f"{' and '.join(shown.pair)} agree on it", style="green")
