@@ -41,8 +41,8 @@ def over_time(run: RunView) -> Any:
     `seconds`, `ops`, expected `behaviours`, `kinds`, and the `rate` in ops a second until then.
     """
     told = [(sample.seconds, sample.tally) for sample in run.samples]
-    if not told or run.seconds > told[-1][0]:
-        told.append((run.seconds, run.tally))
+    # A last sample that is as good as the end would make an interval of nothing.
+    told = [*(one for one in told if one[0] < run.seconds - 1.0), (run.seconds, run.tally)]
     rows = [(0.0, 0, 0, 0)] + [
         (
             seconds,
