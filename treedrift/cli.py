@@ -21,6 +21,7 @@ from . import report_command
 from .backends.registry import BackendError, UnavailableBackendError, UnknownBackendError
 from .backends.sglang.environments import EnvironmentsError, MissingEnvironmentError
 from .campaign_command import check, fuzz, report
+from .drills_command import drills
 from .harness.exit_codes import ExitCode
 from .harness.remote import RemoteError, WorkerFailure
 from .harness.side import HarnessError
@@ -51,6 +52,7 @@ app.command()(check)
 app.command()(fuzz)
 app.command("report")(report_command.report)
 app.command()(shrink)
+app.command()(drills)
 
 
 @app.command()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ...harness.events import Canary
+from treedrift.harness.events import Canary
+
 from .catalog import CANARY, DRILLS
 from .hunt import hunt
 

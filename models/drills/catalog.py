@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from ...backends.contract import CacheInitParams, TreeCore
-from ...backends.inspection import TreeSnapshot
-from ...backends.python_core import PythonTreeCore
-from ...backends.python_core.inspection import inspect_tree
-from ...backends.registry import Plugin
+from treedrift.backends.contract import CacheInitParams, TreeCore
+from treedrift.backends.inspection import TreeSnapshot
+from treedrift.backends.python_core import PythonTreeCore
+from treedrift.backends.python_core.inspection import inspect_tree
+from treedrift.backends.registry import Plugin
+
 from . import (
     events,
     hashes,

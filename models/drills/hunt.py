@@ -14,14 +14,15 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ...harness.campaign import numbered
-from ...harness.compare import Divergence
-from ...harness.config import Config
-from ...harness.lockstep import Lockstep, Pair
-from ...harness.opening import open_lockstep, replay_settings, settings_for
-from ...harness.ops import AnyOp
-from ...harness.side import Settings
-from ...harness.trace import Trace, new_trace
+from treedrift.harness.campaign import numbered
+from treedrift.harness.compare import Divergence
+from treedrift.harness.config import Config
+from treedrift.harness.lockstep import Lockstep, Pair
+from treedrift.harness.opening import open_lockstep, replay_settings, settings_for
+from treedrift.harness.ops import AnyOp
+from treedrift.harness.side import Settings
+from treedrift.harness.trace import Trace, new_trace
+
 from ..profiles import profile_named
 from ..swarm import generate_case
 from .drill import Drill

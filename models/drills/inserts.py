@@ -200,8 +200,8 @@ def adopted_range_relative(core: Any) -> None:
 
     def then(step: Any, *_: Any) -> Any:
         ranges = step.result.adopted_ranges if step.result is not None else None
-        for kind, spans in (ranges or {}).items():
-            ranges[kind] = [(0, end - start) for start, end in spans]
+        for spans in (ranges or {}).values():
+            spans[:] = [(0, end - start) for start, end in spans]
         return step
 
     after(core, "begin_insert", then)
