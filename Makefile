@@ -30,7 +30,7 @@ check: setup ## Compare our two cores for about a minute: the main job
 
 .PHONY: test
 test: setup ## Run the Python tests; ARGS="-k name" goes to pytest
-	@$(BIN)/pytest -n auto -m "not released" $(ARGS)
+	@$(BIN)/pytest -n auto -m "not released and not browser" $(ARGS)
 
 .PHONY: test-rust
 test-rust: $(VENV)/ready ## Run the Rust tests

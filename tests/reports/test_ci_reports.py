@@ -1,4 +1,4 @@
-"""JUnit XML and the job summary: what a CI job shows, and that nothing in it is taken for markup."""
+"""JUnit XML and the job summary: what CI shows, and that nothing in it is taken for markup."""
 
 from __future__ import annotations
 
