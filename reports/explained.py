@@ -78,9 +78,8 @@ def _title(text: str) -> Text:
 # --- What parted --------------------------------------------------------------------------
 
 
-def _headline(explanation: Explanation) -> Text:
-    text = Text(f"{versus(explanation.pair)}: they part ", style="bold red")
-    text.append(place_of(explanation))
+def headline_of(explanation: Explanation) -> str:
+    """What parted, in one line without values."""
     found = Divergence(
         pair=explanation.pair,
         kind=explanation.kind,
@@ -89,7 +88,13 @@ def _headline(explanation: Explanation) -> Text:
         where=explanation.where,
         side=explanation.guilty,
     )
-    text.append(f"\n{headline(found)}", style="not bold")
+    return headline(found)
+
+
+def _headline(explanation: Explanation) -> Text:
+    text = Text(f"{versus(explanation.pair)}: they part ", style="bold red")
+    text.append(place_of(explanation))
+    text.append(f"\n{headline_of(explanation)}", style="not bold")
     return text
 
 

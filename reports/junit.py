@@ -15,8 +15,12 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from ..harness.events import Canary
 from ..harness.lockstep import Pair
+from .explained import text_explanation
 from .run import Kind, RunView
 from .words import headline, place_of, plural, versus
+
+TEXT_MAX = 20_000
+"""Characters of an explanation or a value."""
 
 NOT_XML = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML can't hold, not even escaped."""
@@ -73,21 +77,23 @@ def _kind_case(run: RunView, kind: Kind) -> TestCase:
 
 
 def _told(kind: Kind) -> list[str]:
-    """A new kind in a few lines, with the commands that go on from it."""
-    first, explanation = kind.first, kind.explanation
-    lines = [f"{plural(kind.count, 'time')}, first {place_of(first)}", first.where]
-    if kind.rule:
-        text = f": {explanation.rule_text}" if explanation and explanation.rule_text else ""
-        lines.append(f"rule {kind.rule}{text}")
-    if explanation is not None and explanation.guilty:
-        why = f": {explanation.verdict}" if explanation.verdict else ""
-        lines.append(f"wrong side: {explanation.guilty}{why}")
-    if first.left is not None or first.right is not None:
-        lines += [
-            f"{name}: {str(value)[:400]}"
-            for name, value in zip(kind.pair, (first.left, first.right), strict=True)
-        ]
+    """A new kind in words, with the commands that go on from it."""
+    first = kind.first
+    lines = [f"{plural(kind.count, 'time')}, first {place_of(first)}"]
+    if kind.explanation is not None:
+        lines.append(text_explanation(kind.explanation)[:TEXT_MAX])
+    else:
+        lines += [first.where, *_values(kind)]
     return lines + [f"{command.line}  # {command.purpose}" for command in kind.commands]
+
+
+def _values(kind: Kind) -> list[str]:
+    values = (kind.first.left, kind.first.right)
+    if values == (None, None):
+        return []
+    return [
+        f"{name}: {str(value)[:TEXT_MAX]}" for name, value in zip(kind.pair, values, strict=True)
+    ]
 
 
 def _canary_case(canary: Canary) -> TestCase:

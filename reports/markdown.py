@@ -9,13 +9,14 @@ import html
 import re
 from collections.abc import Sequence
 
+from .explained import text_explanation
 from .run import Kind, RunView
 from .words import duration, headline, place_of, plural, versus
 
 KINDS_MAX = 40
 """Kinds told in full: a job's summary has at most one mebibyte."""
 
-TEXT_MAX = 6000
+TEXT_MAX = 12_000
 """Characters of one explanation or value."""
 
 SIGNS = {"blind": "❌", "new": "❌", "known": "⚠️", "agreed": "✅"}
@@ -99,17 +100,7 @@ def _explained(kind: Kind) -> list[str]:
             for name, value in zip(kind.pair, values, strict=True)
         ]
         return [fence("\n".join([kind.first.where, *shown]))]
-    lines = []
-    if explanation.rule:
-        lines += [f"**{explanation.rule}** {text(explanation.rule_text or '')}", ""]
-    if explanation.guilty:
-        why = f": {explanation.verdict}" if explanation.verdict else ""
-        lines += [f"Wrong side: {text(explanation.guilty + why)}", ""]
-    rows = [[code(row.field), code(row.left), code(row.right)] for row in explanation.rows]
-    if rows:
-        lines += [table(["Field", *map(text, explanation.pair)], rows), ""]
-    ops = [f"{op.index:3} {op.text}" for op in explanation.ops]
-    return [*lines, fence("\n".join(ops)[:TEXT_MAX])]
+    return [fence(text_explanation(explanation)[:TEXT_MAX])]
 
 
 # --- Annotations --------------------------------------------------------------------------

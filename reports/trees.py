@@ -6,12 +6,12 @@ the layout; colours are the page's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from xml.etree import ElementTree
 
 import msgspec
 
-from ..harness.explanation import Explanation, SideView, TreeNode
+from ..harness.explanation import Explanation
+from .marks import Marked, Tree, trees_after, trees_before
 
 ROW, BOX, INDENT, MARGIN = 46, 38, 22, 2
 CHARACTER = 7.3
@@ -25,97 +25,31 @@ class Picture(msgspec.Struct):
     """A drawn tree, with what to write above it."""
 
     title: str
-    side: str | None
     svg: str
 
 
 def pictures(explanation: Explanation) -> list[Picture]:
     """The trees of both sides before and after; one picture where both sides show the same."""
-    sides = [side for side in explanation.sides if side.tree_after or side.tree_before]
-    drawn: list[Picture] = []
-    if len(sides) == 2 and _is_alike(sides[0].tree_before, sides[1].tree_before):
-        goes = _gone(sides)
-        tree = [(node, goes.get(node.handle, "")) for node in sides[0].tree_before or []]
-        drawn += _pictures("Before, on both sides", None, tree)
-    else:
-        for side in sides:
-            goes = _gone([side])
-            tree = [(node, goes.get(node.handle, "")) for node in side.tree_before or []]
-            drawn += _pictures(f"Before, on {side.name}", side.name, tree)
-    later = [(side, _after(side, sides)) for side in sides]
-    if len(later) == 2 and later[0][1] == later[1][1]:
-        return drawn + _pictures("After, on both sides", None, later[0][1])
-    for side, tree in later:
-        drawn += _pictures(f"After, on {side.name}", side.name, tree)
-    return drawn
-
-
-Marked = list[tuple[TreeNode, str]]
-"""Nodes in order, each with the word for what happens to it, or an empty one."""
-
-
-def _is_alike(left: list[TreeNode] | None, right: list[TreeNode] | None) -> bool:
-    trees = [[(node.handle, *_content(node)) for node in tree or []] for tree in (left, right)]
-    return trees[0] == trees[1]
-
-
-def _gone(sides: Sequence[SideView]) -> dict[int | None, str]:
-    """The nodes that an op takes away, and on which of the sides."""
-    where: dict[int | None, list[str]] = {}
-    seen = [side for side in sides if side.tree_before and side.tree_after is not None]
-    for side in seen:
-        later = _by_handle(side.tree_after)
-        for node in side.tree_before or []:
-            if node.handle not in later and node.parent is not None:
-                where.setdefault(node.handle, []).append(side.name)
-    return {
-        handle: "goes" if len(names) == len(seen) else f"goes on {names[0]}"
-        for handle, names in where.items()
-    }
-
-
-def _after(side: SideView, sides: Sequence[SideView]) -> Marked:
-    """Every node of the tree after, with what it is beside the other side and beside before."""
-    earlier = _by_handle(side.tree_before) if side.tree_before is not None else None
-    others = [one.tree_after for one in sides if one is not side and one.tree_after is not None]
-    other = _by_handle(others[0]) if others else None
-    marked = []
-    for node in side.tree_after or []:
-        if other is not None and node.handle not in other:
-            mark = "only here"
-        elif other is not None and _content(other[node.handle]) != _content(node):
-            mark = "differs"
-        elif earlier is not None and node.handle not in earlier:
-            mark = "new"
-        elif earlier is not None and _content(earlier[node.handle]) != _content(node):
-            mark = "changed"
-        else:
-            mark = ""
-        marked.append((node, mark))
-    return marked
-
-
-def _by_handle(nodes: Sequence[TreeNode] | None) -> Mapping[int | None, TreeNode]:
-    return {node.handle: node for node in nodes or []}
-
-
-def _content(node: TreeNode) -> tuple[object, ...]:
-    return node.parent, node.label, node.slots, tuple(node.facts)
+    return [
+        _picture(f"{moment}, {tree.title}", tree)
+        for moment, trees in (
+            ("Before", trees_before(explanation.sides)),
+            ("After", trees_after(explanation.sides)),
+        )
+        for tree in trees
+    ]
 
 
 # --- Drawing ------------------------------------------------------------------------------
 
 
-def _pictures(title: str, side: str | None, tree: Marked) -> list[Picture]:
-    """The picture of a tree, none of no tree."""
-    if not tree:
-        return []
-    boxes = [_texts(node, mark) for node, mark in tree]
+def _picture(title: str, tree: Tree) -> Picture:
+    boxes = [_texts(one) for one in tree.nodes]
     width = max(
-        MARGIN * 2 + node.depth * INDENT + _width(texts)
-        for (node, _), texts in zip(tree, boxes, strict=True)
+        2 * MARGIN + one.node.depth * INDENT + _width(texts)
+        for one, texts in zip(tree.nodes, boxes, strict=True)
     )
-    height = len(tree) * ROW - (ROW - BOX) + 2 * MARGIN
+    height = len(tree.nodes) * ROW - (ROW - BOX) + 2 * MARGIN
     svg = ElementTree.Element(
         "svg",
         {
@@ -127,19 +61,21 @@ def _pictures(title: str, side: str | None, tree: Marked) -> list[Picture]:
             "viewBox": f"0 0 {width:.0f} {height}",
         },
     )
-    for row, (node, _) in enumerate(tree):
-        _draw_branch(svg, tree, row, node)
-    for row, ((node, mark), texts) in enumerate(zip(tree, boxes, strict=True)):
-        _draw_box(svg, row, node, mark, texts)
-    return [Picture(title, side, ElementTree.tostring(svg, encoding="unicode"))]
+    depths = [one.node.depth for one in tree.nodes]
+    for row in range(len(depths)):
+        _draw_branch(svg, depths, row)
+    for row, (one, texts) in enumerate(zip(tree.nodes, boxes, strict=True)):
+        _draw_box(svg, row, one, texts)
+    return Picture(title, ElementTree.tostring(svg, encoding="unicode"))
 
 
-def _texts(node: TreeNode, mark: str) -> tuple[str, str, str, str]:
+def _texts(one: Marked) -> tuple[str, str, str, str]:
     """Handle, label, small print and mark of a box."""
+    node = one.node
     name = "" if node.handle is None or node.parent is None else f"#{node.handle}"
     small = [f"slots {node.slots}"] if node.slots else []
     small += node.facts
-    return name, _cut(node.label), _cut(" · ".join(small)), mark
+    return name, _cut(node.label), _cut(" · ".join(small)), one.mark
 
 
 def _cut(text: str) -> str:
@@ -152,25 +88,22 @@ def _width(texts: tuple[str, str, str, str]) -> float:
     return max(first * CHARACTER, len(small) * CHARACTER * 0.92) + 18
 
 
-def _draw_branch(svg: ElementTree.Element, tree: Marked, row: int, node: TreeNode) -> None:
+def _draw_branch(svg: ElementTree.Element, depths: list[int], row: int) -> None:
     """The line from the nearest node above that is one level higher."""
-    above = [other for other in range(row) if tree[other][0].depth == node.depth - 1]
+    above = [other for other in range(row) if depths[other] == depths[row] - 1]
     if not above:
         return
-    across = MARGIN + (node.depth - 1) * INDENT + 10
+    across = MARGIN + (depths[row] - 1) * INDENT + 10
     start = MARGIN + above[-1] * ROW + BOX
     end = MARGIN + row * ROW + BOX // 2
-    line = f"M{across} {start}V{end}H{MARGIN + node.depth * INDENT}"
+    line = f"M{across} {start}V{end}H{MARGIN + depths[row] * INDENT}"
     ElementTree.SubElement(svg, "path", {"class": "branch", "d": line})
 
 
 def _draw_box(
-    svg: ElementTree.Element,
-    row: int,
-    node: TreeNode,
-    mark: str,
-    texts: tuple[str, str, str, str],
+    svg: ElementTree.Element, row: int, one: Marked, texts: tuple[str, str, str, str]
 ) -> None:
+    node, mark = one.node, one.mark
     name, label, small, _ = texts
     left, top, width = MARGIN + node.depth * INDENT, MARGIN + row * ROW, _width(texts)
     colour = "goes" if mark.startswith("goes") else mark.replace(" ", "-")
@@ -198,11 +131,10 @@ def _text(group: ElementTree.Element, x: int, y: int, kind: str) -> ElementTree.
     return ElementTree.SubElement(group, "text", {"x": str(x), "y": str(y), "class": kind})
 
 
-def _spoken(tree: Marked) -> str:
+def _spoken(tree: Tree) -> str:
     """The tree for those who hear it."""
-    nodes = [
-        f"{node.label if node.handle is None else f'#{node.handle} {node.label}'}"
-        + (f" ({mark})" if mark else "")
-        for node, mark in tree
-    ]
-    return ", ".join(map(_cut, nodes))
+    nodes = []
+    for node, mark in ((one.node, one.mark) for one in tree.nodes):
+        name = node.label if node.handle is None else f"#{node.handle} {node.label}"
+        nodes.append(_cut(name) + (f" ({mark})" if mark else ""))
+    return ", ".join(nodes)

@@ -127,6 +127,8 @@ EXPLANATION = Explanation(
     where=EVICTION.where,
     op_index=3,
     op="evict tokens=2",
+    op_kind="evict",
+    op_count=4,
     call="evict_device_next_node(component_type=FULL)",
     rows=[
         Row(field="node_id", left="3", right="4", differs=True),
@@ -168,6 +170,8 @@ GROUPED = Explanation(
     where=GROUPING.where,
     op_index=2,
     op="drain_events",
+    op_kind="drain_events",
+    op_count=3,
     call="take_events()",
     rows=[Row(field="grouping", left="1 event", right="2 events", differs=True)],
     rule="EVT-21",
