@@ -17,7 +17,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from . import report_command
+from . import corpus_command, report_command
 from .backends.registry import BackendError, UnavailableBackendError, UnknownBackendError
 from .backends.sglang.environments import EnvironmentsError, MissingEnvironmentError
 from .campaign_command import check, fuzz, report
@@ -37,7 +37,9 @@ from .options import (
     parse_pairs,
 )
 from .reports.stream import StreamError
+from .repro import repro
 from .run_log import RunLog
+from .showing import show
 from .shrink_command import shrink
 
 app = typer.Typer(
@@ -51,8 +53,11 @@ app = typer.Typer(
 app.command()(check)
 app.command()(fuzz)
 app.command("report")(report_command.report)
+app.add_typer(corpus_command.app, name="corpus")
 app.command()(shrink)
 app.command()(drills)
+app.command()(show)
+app.command()(repro)
 
 
 @app.command()
@@ -71,18 +76,6 @@ def replay(
         raise UsageError("no trace was replayed; leave --pair out, or name python,rust")
     log.finish(found.interrupted)
     raise typer.Exit(report(log, json_, found.pairs, is_campaign=False))
-
-
-@app.command()
-def show(
-    path: Annotated[Path, typer.Argument(help="A trace.")],
-    pair: PairOption = None,
-    json_: JsonOption = False,
-) -> None:
-    """Explain where the two sides of a trace part: values, trees, the rule, the ops before."""
-    from .showing import show_trace
-
-    raise typer.Exit(show_trace(out, path, parse_pairs(pair)[0] if pair else None, json_))
 
 
 @app.command("import")

@@ -47,6 +47,11 @@ def parse_pairs(texts: list[str] | None) -> tuple[Pair, ...]:
     return tuple(pairs)
 
 
+def default_pair() -> Pair:
+    """The pair of a command that is given none, on a trace that names none."""
+    return parse_pairs(None)[0]
+
+
 def parse_seconds(text: str | None, option: str = "--time") -> float | None:
     """A time such as 90, 90s, 10m or 2h, in seconds. Raises `UsageError`."""
     if text is None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
-from rich.console import Console
+import typer
 
 from .harness import ops
 from .harness.describe import describe_op
@@ -16,7 +17,7 @@ from .harness.explanation import Explanation
 from .harness.lockstep import Pair
 from .harness.opening import allows_hostile, open_lockstep, replay_settings
 from .harness.trace import Trace, read_trace
-from .options import DEFAULT_PAIR, err
+from .options import JsonOption, PairOption, default_pair, err, out, parse_pairs
 from .reports.commands import Command, next_commands
 from .reports.explained import print_explanation
 from .reports.words import plural
@@ -38,26 +39,23 @@ class Shown(msgspec.Struct, kw_only=True):
     commands: list[Command] = []
 
 
-def show_trace(out: Console, path: Path, pair: Pair | None, json_: bool = False) -> int:
-    """Show a trace and what a replay of it shows; returns the exit code.
-
-    Raises `TraceError`, and the errors of cores that can't be opened.
-    """
+def show(
+    path: Annotated[Path, typer.Argument(help="A trace.")],
+    pair: PairOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """Explain where the two sides of a trace part: values, trees, the rule, the ops before."""
     trace = read_trace(path)
-    chosen = pair or trace.header.pair or _default_pair()
+    chosen = parse_pairs(pair)[0] if pair else trace.header.pair or default_pair()
     if any(map(ops.is_hostile, trace.ops)) and not allows_hostile([chosen]):
         err.print(f"{path} breaks the protocol, which only our cores answer alike", style="yellow")
     shown = _replay(path, trace, chosen)
     if json_:
         sys.stdout.write(msgspec.json.encode(shown).decode() + "\n")
     else:
-        _print(out, trace, shown)
-    return ExitCode.AGREED if shown.explanation is None else ExitCode.DIVERGENCE
-
-
-def _default_pair() -> Pair:
-    left, right = DEFAULT_PAIR.split(",")
-    return left, right
+        _print(trace, shown)
+    agreed = shown.explanation is None
+    raise typer.Exit(ExitCode.AGREED if agreed else ExitCode.DIVERGENCE)
 
 
 def _replay(path: Path, trace: Trace, pair: Pair) -> Shown:
@@ -76,10 +74,10 @@ def _replay(path: Path, trace: Trace, pair: Pair) -> Shown:
     return shown
 
 
-def _print(out: Console, trace: Trace, shown: Shown) -> None:
+def _print(trace: Trace, shown: Shown) -> None:
     out.print(f"{shown.file}: {plural(shown.ops, 'op')}", style="bold", highlight=False)
     if shown.explanation is None:
-        _print_agreement(out, trace, shown)
+        _print_agreement(trace, shown)
         return
     wanted = trace.header.signature
     if wanted is not None and wanted != shown.explanation.signature:
@@ -87,7 +85,7 @@ def _print(out: Console, trace: Trace, shown: Shown) -> None:
     print_explanation(out, shown.explanation, shown.commands)
 
 
-def _print_agreement(out: Console, trace: Trace, shown: Shown) -> None:
+def _print_agreement(trace: Trace, shown: Shown) -> None:
     if shown.note:
         out.print(f"  note    {shown.note}", highlight=False)
     changed = ", ".join(f"{name}={value}" for name, value in unusual(trace.header.config).items())
