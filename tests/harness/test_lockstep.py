@@ -7,12 +7,16 @@ from typing import Any
 
 import pytest
 
-from tests.harness import mutants
+from treedrift.backends.contract import CacheInitParams, TreeCore
+from treedrift.backends.python_core import PythonTreeCore
+from treedrift.backends.python_core.inspection import inspect_tree
 from treedrift.harness.compare import Divergence
 from treedrift.harness.config import Config
 from treedrift.harness.lockstep import LocalClient, Lockstep
 from treedrift.harness.ops import AnyOp, Arrive, CoreInsert, Evict
 from treedrift.harness.side import LocalSide, Settings
+from treedrift.models.drills import DRILLS
+from treedrift.models.drills.drill import Mutation
 from treedrift.models.profiles import profile_named
 from treedrift.models.swarm import generate_case
 
@@ -20,6 +24,23 @@ PAIR = ("sound", "spoilt")
 SETTINGS = Settings(tree_every=8, inspect=True)
 CASES_MAX = 60
 HOSTILE_EVERY = 3
+
+
+def side(*mutations: Mutation) -> LocalSide:
+    """A side on a Python core with these faults, or on a sound one."""
+
+    def create(params: CacheInitParams) -> TreeCore:
+        core = PythonTreeCore(params)
+        for mutate in mutations:
+            mutate(core)
+        return core
+
+    return LocalSide(create, inspect_tree)
+
+
+def drilled(name: str) -> LocalSide:
+    """A side on the core of a drill."""
+    return side(DRILLS[name].mutate)
 
 
 def lockstep(left: LocalSide, right: LocalSide) -> Lockstep:
@@ -47,61 +68,59 @@ STATE = r"tree\.|snapshot\.|sizes\."
 
 ORDER = rf"evict_device_next_node\.result|{STATE}"
 
-FAULTS: list[tuple[mutants.Mutation, str]] = [
-    (mutants.flipped_tie_break, r"evict_device_next_node\.result\.node_id"),
-    (mutants.threshold_off_by_one, r"evict_device_next_node\.result\.node_id"),
-    (mutants.skipped_touch, ORDER),
-    (mutants.forgotten_touch_of_a_split, ORDER),
-    (mutants.lost_hit_count, ORDER),
-    (mutants.short_history, ORDER),
-    (mutants.no_cascade, r"evict_device_next_node\.result"),
-    (mutants.greedy_walk, r"evict_device_next_node\.result"),
-    (mutants.unsorted_heap, r"evict_device_next_node\.result\.node_id"),
-    (mutants.off_by_one_page, rf"match_\w+\.result|begin_insert\.result|{STATE}"),
-    (mutants.wrong_free_order, r"device_frees|pool"),
-    (mutants.wrong_evictable_size, r"sizes\.evictable|evictable_size\.result"),
-    (mutants.moved_child, rf"all_values_flatten|walk_for_kv_canary|dfs_weight_order|{STATE}"),
-    (mutants.crossed_values, rf"indices|kv_content|\.result|{STATE}"),
-    (mutants.reused_handle, rf"node|{STATE}"),
-    (mutants.leaked_slots, r"(begin|resume)_insert\.result\.actions\.length"),
-    (mutants.action_of_another_type, r"(begin|resume)_insert\.result\.actions\[\]\.type"),
-    (mutants.ignored_rotation, r"begin_insert\.result|rotation_base"),
-    (mutants.truth_as_a_number, r"is_root"),
-    (mutants.lock_not_released, rf"lock|evict_device_next_node|{STATE}"),
-    (mutants.lost_event, r"take_events|queued_events"),
-    (mutants.doubled_event, r"take_events|queued_events"),
-    (mutants.reversed_events, r"take_events\.result"),
-    (mutants.lost_session, r"take_events|queued_events"),
-    (mutants.wrong_block_hash, r"take_events\.result"),
-    (mutants.unhealthy, rf"sanity|evict_device_next_node|{STATE}"),
+FAULTS: list[tuple[str, str]] = [
+    ("flipped-tie-break", r"evict_device_next_node\.result\.node_id"),
+    ("threshold-off-by-one", r"evict_device_next_node\.result\.node_id"),
+    ("skipped-touch", ORDER),
+    ("forgotten-touch-of-a-split", ORDER),
+    ("lost-hit-count", ORDER),
+    ("short-history", ORDER),
+    ("no-cascade", r"evict_device_next_node\.result"),
+    ("greedy-walk", r"evict_device_next_node\.result"),
+    ("unsorted-heap", r"evict_device_next_node\.result\.node_id"),
+    ("off-by-one-page", rf"match_\w+\.result|begin_insert\.result|{STATE}"),
+    ("wrong-free-order", r"device_frees|pool"),
+    ("wrong-evictable-size", r"sizes\.evictable|evictable_size\.result"),
+    ("moved-child", rf"all_values_flatten|walk_for_kv_canary|dfs_weight_order|{STATE}"),
+    ("crossed-values", rf"indices|kv_content|\.result|{STATE}"),
+    ("reused-handle", rf"node|{STATE}"),
+    ("leaked-slots", r"(begin|resume)_insert\.result\.actions\.length"),
+    ("action-of-another-type", r"(begin|resume)_insert\.result\.actions\[\]\.type"),
+    ("ignored-rotation", r"begin_insert\.result|rotation_base"),
+    ("truth-as-a-number", r"is_root"),
+    ("lock-not-released", rf"lock|evict_device_next_node|{STATE}"),
+    ("lost-event", r"take_events|queued_events"),
+    ("doubled-event", r"take_events|queued_events"),
+    ("reversed-events", r"take_events\.result"),
+    ("lost-session", r"take_events|queued_events"),
+    ("wrong-block-hash", r"take_events\.result"),
+    ("unhealthy", rf"sanity|evict_device_next_node|{STATE}"),
 ]
 
 
-@pytest.mark.parametrize(("fault", "place"), FAULTS, ids=[fault.__name__ for fault, _ in FAULTS])
-def test_a_fault_of_one_core_is_found_where_it_shows(fault: mutants.Mutation, place: str) -> None:
-    found = hunt(mutants.side(), mutants.side(fault))
-    assert found, f"{fault.__name__} was not found in {CASES_MAX} cases"
+@pytest.mark.parametrize(("fault", "place"), FAULTS)
+def test_a_fault_of_one_core_is_found_where_it_shows(fault: str, place: str) -> None:
+    found = hunt(side(), drilled(fault))
+    assert found, f"{fault} was not found in {CASES_MAX} cases"
     assert found[0].pair == PAIR
     assert re.search(place, found[0].signature), found[0].signature
 
 
-HOSTILE_FAULTS: list[tuple[mutants.Mutation, str]] = [
-    (mutants.error_of_another_class, r"dec_lock_ref\.ContractError\|InvalidArgumentError"),
-    (mutants.refusal_that_changes, r"unlock:(refusal@spoilt|snapshot)"),
+HOSTILE_FAULTS: list[tuple[str, str]] = [
+    ("error-of-another-class", r"dec_lock_ref\.ContractError\|InvalidArgumentError"),
+    ("refusal-that-changes", r"unlock:(refusal@spoilt|snapshot)"),
 ]
 
 
-@pytest.mark.parametrize(
-    ("fault", "place"), HOSTILE_FAULTS, ids=[fault.__name__ for fault, _ in HOSTILE_FAULTS]
-)
-def test_hostile_cases_find_what_only_bad_calls_show(fault: mutants.Mutation, place: str) -> None:
-    found = hunt(mutants.side(), mutants.side(fault), always_hostile=True)
-    assert found, f"{fault.__name__} was not found in {CASES_MAX} cases"
+@pytest.mark.parametrize(("fault", "place"), HOSTILE_FAULTS)
+def test_hostile_cases_find_what_only_bad_calls_show(fault: str, place: str) -> None:
+    found = hunt(side(), drilled(fault), always_hostile=True)
+    assert found, f"{fault} was not found in {CASES_MAX} cases"
     assert re.search(place, found[0].signature), found[0].signature
 
 
 def test_two_sound_cores_agree_on_every_case() -> None:
-    assert hunt(mutants.side(), mutants.side(), cases=15) == []
+    assert hunt(side(), side(), cases=15) == []
 
 
 def insert_twice() -> list[AnyOp]:
@@ -109,7 +128,7 @@ def insert_twice() -> list[AnyOp]:
 
 
 def test_a_divergence_names_the_op_and_both_values() -> None:
-    pair = lockstep(mutants.side(), mutants.side(mutants.leaked_slots))
+    pair = lockstep(side(), drilled("leaked-slots"))
     (found,) = pair.run(Config(), insert_twice(), SETTINGS).divergences
     assert (found.kind, found.op_index, found.op_kind) == ("difference", 1, "core_insert")
     assert found.where == "calls[0].begin_insert.result.actions.length"
@@ -118,13 +137,13 @@ def test_a_divergence_names_the_op_and_both_values() -> None:
 
 
 def test_a_fault_that_only_the_drain_shows_has_no_op() -> None:
-    pair = lockstep(mutants.side(), mutants.side(mutants.wrong_free_order))
+    pair = lockstep(side(), drilled("wrong-free-order"))
     (found,) = pair.run(Config(), [CoreInsert([1, 2])], SETTINGS).divergences
     assert (found.op_index, found.op_kind) == (None, "drain")
 
 
 def test_one_fault_gives_one_signature_whatever_the_tokens() -> None:
-    pair = lockstep(mutants.side(), mutants.side(mutants.leaked_slots))
+    pair = lockstep(side(), drilled("leaked-slots"))
     signatures = set()
     for first in (1, 50, 2**40):
         trace = [CoreInsert([first, 2]), CoreInsert([first, 2, 3])]
@@ -134,7 +153,7 @@ def test_one_fault_gives_one_signature_whatever_the_tokens() -> None:
 
 
 def test_a_pair_that_has_diverged_leaves_the_other_pairs_running() -> None:
-    sides = {"a": mutants.side(), "b": mutants.side(), "c": mutants.side(mutants.leaked_slots)}
+    sides = {"a": side(), "b": side(), "c": drilled("leaked-slots")}
     clients = {name: LocalClient(name, one) for name, one in sides.items()}
     many = Lockstep(clients, [("a", "b"), ("a", "c")])
     result = many.run(Config(), insert_twice(), SETTINGS)
@@ -143,7 +162,7 @@ def test_a_pair_that_has_diverged_leaves_the_other_pairs_running() -> None:
 
 
 def test_a_configuration_that_both_cores_refuse_is_no_divergence() -> None:
-    pair = lockstep(mutants.side(), mutants.side())
+    pair = lockstep(side(), side())
     result = pair.run(Config(policy="no such policy"), [], SETTINGS)
     assert result.refused == "InvalidArgumentError"
     assert result.divergences == []
@@ -153,7 +172,7 @@ def test_a_configuration_that_one_core_refuses_is_a_divergence() -> None:
     def refuse(core: Any) -> None:
         raise ValueError("not today")
 
-    pair = lockstep(mutants.side(), mutants.side(refuse))
+    pair = lockstep(side(), side(refuse))
     (found,) = pair.run(Config(), insert_twice(), SETTINGS).divergences
     assert (found.kind, found.op_kind, found.right) == ("refused", "open", "ValueError")
 
@@ -165,7 +184,7 @@ def test_an_unexpected_error_of_a_core_is_its_answer() -> None:
 
         core.begin_insert = begin
 
-    pair = lockstep(mutants.side(), mutants.side(fail))
+    pair = lockstep(side(), side(fail))
     (found,) = pair.run(Config(), insert_twice(), SETTINGS).divergences
     assert found.signature.endswith("begin_insert.ok|ZeroDivisionError")
 
@@ -181,7 +200,7 @@ def test_a_core_that_fails_when_it_is_looked_at_is_found(name: str) -> None:
 
         setattr(core, name, read)
 
-    pair = lockstep(mutants.side(), mutants.side(fail))
+    pair = lockstep(side(), side(fail))
     result = pair.run(Config(), [Arrive([1, 2, 3]), *insert_twice()], Settings(tree_every=1))
     (found,) = result.divergences
     assert (found.kind, found.side) == ("oracle", "spoilt")
