@@ -7,16 +7,13 @@ from typing import Any
 
 import pytest
 
-from treedrift.backends.contract import CacheInitParams, TreeCore
-from treedrift.backends.python_core import PythonTreeCore
-from treedrift.backends.python_core.inspection import inspect_tree
+from tests.harness.mutants import side
 from treedrift.harness.compare import Divergence
 from treedrift.harness.config import Config
 from treedrift.harness.lockstep import LocalClient, Lockstep
 from treedrift.harness.ops import AnyOp, Arrive, CoreInsert, Evict
 from treedrift.harness.side import LocalSide, Settings
 from treedrift.models.drills import DRILLS
-from treedrift.models.drills.drill import Mutation
 from treedrift.models.profiles import profile_named
 from treedrift.models.swarm import generate_case
 
@@ -24,18 +21,6 @@ PAIR = ("sound", "spoilt")
 SETTINGS = Settings(tree_every=8, inspect=True)
 CASES_MAX = 60
 HOSTILE_EVERY = 3
-
-
-def side(*mutations: Mutation) -> LocalSide:
-    """A side on a Python core with these faults, or on a sound one."""
-
-    def create(params: CacheInitParams) -> TreeCore:
-        core = PythonTreeCore(params)
-        for mutate in mutations:
-            mutate(core)
-        return core
-
-    return LocalSide(create, inspect_tree)
 
 
 def drilled(name: str) -> LocalSide:
