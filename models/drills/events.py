@@ -33,6 +33,18 @@ def lost_event(core: Any) -> None:
     core._tree.events.record_removed = call
 
 
+@drill("EVT-30", "a message is not sent")
+def lost_stored_event(core: Any) -> None:
+    """What is stored below another node is not told."""
+    record = core._tree.events.record_stored
+
+    def call(node: Any, session: Any, layout: Any) -> None:
+        if node.parent is core._tree.root:
+            record(node, session, layout)
+
+    core._tree.events.record_stored = call
+
+
 @drill("EVT-30", "a message is sent twice")
 def doubled_event(core: Any) -> None:
     """A removal is told twice."""

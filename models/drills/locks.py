@@ -30,7 +30,6 @@ def lock_not_released(core: Any) -> None:
 def lock_of_the_node_alone(core: Any) -> None:
     """A lock covers its node and none of those above."""
     full = core._tree.full
-    root = core._tree.root
 
     def pin(node: Any) -> int:
         if node is core._tree.root:
@@ -50,9 +49,16 @@ def lock_of_the_node_alone(core: Any) -> None:
         finally:
             node.parent = parent
 
-    del root
     true_pin, true_unpin = full.pin, full.unpin
     full.pin, full.unpin = pin, unpin
+
+
+@drill("LOCK-3", "a stub is left in")
+def evicts_what_is_locked(core: Any) -> None:
+    """A lock protects nothing."""
+    core._tree.full.pin = lambda node: 0
+    core._tree.full.check_unpin = lambda node: None
+    core._tree.full.unpin = lambda node: None
 
 
 @drill("LOCK-2", "a sum is taken of the wrong set")

@@ -35,6 +35,16 @@ def crossed_values(core: Any) -> None:
     on_split(core, then)
 
 
+@drill("SPLIT-5", "off by one", "BUG-25")
+def double_owner(core: Any) -> None:
+    """A split leaves the last unit of the upper half in the lower one too."""
+
+    def then(upper: Any, lower: Any) -> None:
+        lower.full.device_value[0] = upper.full.device_value[-1]
+
+    on_split(core, then)
+
+
 @drill("SPLIT-1", "the new half is the wrong one")
 def handle_stays_above(core: Any) -> None:
     """A split gives the new handle to the lower half."""

@@ -38,6 +38,13 @@ def greedy_walk(core: Any) -> None:
     core._tree.full.open_walk = lambda count: open_walk(count + 1)
 
 
+@drill("EVD-13", "an argument is ignored")
+def never_evicts(core: Any) -> None:
+    """A walk never offers anything."""
+    open_walk = core._tree.full.open_walk
+    core._tree.full.open_walk = lambda count: open_walk(0)
+
+
 @drill("EVD-11", "an invariant of a library is not kept")
 def unsorted_heap(core: Any) -> None:
     """A walk takes leaves in the order of a list that nobody made a heap of."""
@@ -170,6 +177,16 @@ def wrong_free_order(core: Any) -> None:
         }
 
     after(core._tree, "delete_leaf", then)
+
+
+@drill("INV02-5", "off by one")
+def leak_on_evict(core: Any) -> None:
+    """An eviction frees one slot less than the leaf had."""
+    after(
+        core._tree,
+        "delete_leaf",
+        lambda frees, *_: {kind: [value[1:] for value in all_] for kind, all_ in frees.items()},
+    )
 
 
 @drill("EVD-22", "a unit is mixed up")

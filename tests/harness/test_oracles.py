@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import pytest
 
@@ -31,6 +30,10 @@ from treedrift.harness.ops import (
 )
 from treedrift.harness.oracles import EventIndex, page_digest
 from treedrift.harness.side import Settings
+from treedrift.models.drills.events import lost_stored_event
+from treedrift.models.drills.locks import evicts_what_is_locked
+from treedrift.models.drills.splits import double_owner
+from treedrift.models.drills.walks import leak_on_evict, never_evicts
 
 EVENTS = Config(events=True)
 INSERTS: list[AnyOp] = [CoreInsert([1, 2, 3, 4]), CoreInsert([1, 2, 5, 6])]
@@ -43,49 +46,6 @@ def run_twice(mutation: mutants.Mutation, config: Config, trace: list[AnyOp]) ->
     return Lockstep(clients, [("a", "b")]).run(config, trace, Settings(tree_every=1, inspect=True))
 
 
-def double_owner(core: Any) -> None:
-    """A split leaves the last unit of the upper half in the lower one too."""
-
-    def then(upper: Any, lower: Any, *_: Any) -> Any:
-        lower.full.device_value[0] = upper.full.device_value[-1]
-        return upper
-
-    mutants._after(core._tree, "split", then)
-
-
-def lost_stored_event(core: Any) -> None:
-    """What is stored below another node is not told."""
-    record = core._tree.events.record_stored
-
-    def call(node: Any, session: Any, layout: Any) -> None:
-        if node.parent is core._tree.root:
-            record(node, session, layout)
-
-    core._tree.events.record_stored = call
-
-
-def leak_on_evict(core: Any) -> None:
-    """An eviction frees one slot less than the leaf had."""
-    mutants._after(
-        core._tree,
-        "delete_leaf",
-        lambda frees, *_: {kind: [value[1:] for value in all_] for kind, all_ in frees.items()},
-    )
-
-
-def evicts_what_is_locked(core: Any) -> None:
-    """A lock protects nothing."""
-    core._tree.full.pin = lambda node: 0
-    core._tree.full.check_unpin = lambda node: None
-    core._tree.full.unpin = lambda node: None
-
-
-def never_evicts(core: Any) -> None:
-    """A walk never offers anything."""
-    open_walk = core._tree.full.open_walk
-    core._tree.full.open_walk = lambda count: open_walk(0)
-
-
 SHARED: list[tuple[mutants.Mutation, Config, list[AnyOp], str]] = [
     (
         mutants.leaked_slots,
@@ -95,7 +55,7 @@ SHARED: list[tuple[mutants.Mutation, Config, list[AnyOp], str]] = [
     ),
     (leak_on_evict, Config(), [*INSERTS, Evict(2)], "conservation"),
     (double_owner, Config(), [*INSERTS], "conservation"),
-    (never_evicts, Config(), [*INSERTS], "conservation"),
+    (never_evicts, Config(), [*INSERTS], "reference_model"),
     (mutants.wrong_evictable_size, Config(), [*INSERTS, Evict(2)], "conservation"),
     (
         mutants.crossed_values,

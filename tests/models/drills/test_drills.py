@@ -1,0 +1,88 @@
+"""The drills: each is a fault of its own, named in the open, and spoils one core alone."""
+
+from __future__ import annotations
+
+import gc
+import re
+
+import pytest
+
+from treedrift.backends.contract import CacheInitParams
+from treedrift.backends.python_core import PythonTreeCore
+from treedrift.backends.registry import UnknownBackendError, local_backend
+from treedrift.harness.config import Config
+from treedrift.harness.lockstep import LocalClient, Lockstep
+from treedrift.harness.side import LocalSide, Settings
+from treedrift.models.drills import CANARY, DRILLS
+from treedrift.models.drills.catalog import THEMES
+from treedrift.models.profiles import profile_named
+from treedrift.models.swarm import generate_case
+
+DRILLS_MIN = 200
+
+RULE = re.compile(
+    r"(KEY|NODE|MATCH|INS|SPLIT|EVT|ORD|PATH|POL|LEAF|EVD|EVH|LOCK|SIZE|FLAT|CHK|RST|CMP|FULL|LNK|STO"
+    r"|HIC|INV02|BND)-\d+"
+)
+
+CONFIGS = [
+    Config(policy=policy, bigram=bigram, events=True, linker=True, policy_config=parameters)
+    for policy, bigram, parameters in (
+        ("lru", False, {}),
+        ("lfu", True, {}),
+        ("slru", False, {"protected_threshold": 2}),
+        ("tlru", True, {"threshold": 4, "next_prompt_estimate": 2}),
+    )
+]
+
+
+def test_there_are_many_drills_and_no_two_share_a_name() -> None:
+    names = [drill.name for theme in THEMES for drill in theme.drill.drills]
+    assert len(names) == len(set(names)) == len(DRILLS) >= DRILLS_MIN
+    assert CANARY in DRILLS
+
+
+def test_every_drill_says_what_it_is() -> None:
+    for drill in DRILLS.values():
+        assert RULE.fullmatch(drill.rule), drill
+        assert re.fullmatch(r"[a-z]+(-[a-z]+)*", drill.name), drill
+        assert re.fullmatch(r"[A-Z][^.\n]*\.", drill.about), f"{drill.name}: one sentence, one line"
+        assert drill.stands_for, drill
+        assert drill.case is None or re.fullmatch(r"BUG-\d\d", drill.case), drill
+
+
+def test_no_two_drills_say_the_same() -> None:
+    assert len({drill.about for drill in DRILLS.values()}) == len(DRILLS)
+
+
+def test_no_drill_touches_another_core() -> None:
+    """All drills are built and run beside a pair of sound cores, which must stay sound."""
+    for number, drill in enumerate(DRILLS.values()):
+        config = CONFIGS[number % len(CONFIGS)]
+        backend = local_backend(f"drill:{drill.name}")
+        spoilt = LocalSide(backend.create, backend.inspect)
+        assert spoilt.open(config, Settings()) is None, drill.name
+    gc.collect()
+    sound = {name: LocalClient(name, LocalSide(PythonTreeCore)) for name in ("one", "rust")}
+    sound["rust"] = LocalClient("rust", LocalSide(local_backend("rust").create))
+    lockstep = Lockstep(sound, [("one", "rust")])
+    for seed in range(4):
+        config, ops = generate_case(seed, profile_named("full"), seed % 2 == 0)
+        assert lockstep.run(config, ops, Settings()).divergences == []
+
+
+def test_a_spoilt_core_passes_for_a_python_core() -> None:
+    for name in DRILLS:
+        core = local_backend(f"drill:{name}").create(CacheInitParams(is_eagle=True))
+        assert isinstance(core, PythonTreeCore)
+
+
+def test_a_spoilt_core_is_inspected_like_a_sound_one() -> None:
+    backend = local_backend(f"drill:{CANARY}")
+    assert backend.inspect is not None
+    assert len(backend.inspect(backend.create(CacheInitParams())).nodes) == 1
+
+
+def test_a_name_that_is_no_drill_gets_the_closest_one() -> None:
+    with pytest.raises(UnknownBackendError, match="did you mean drill:leaked-slots"):
+        local_backend("drill:leaked-slot")
