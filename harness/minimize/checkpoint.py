@@ -13,7 +13,7 @@ from time import monotonic
 import msgspec
 
 from ..trace import TraceError, parse_trace
-from .trial import Memo, Outcome
+from .trial import Memo
 
 SAVE_SECONDS = 1.0
 """Seconds between two savings."""
@@ -26,7 +26,7 @@ class Saved(msgspec.Struct):
     signature: str
     best: str
     trials: int
-    outcomes: dict[str, Outcome]
+    memo: Memo
 
 
 class Checkpoint:
@@ -41,15 +41,18 @@ class Checkpoint:
     def load(self) -> tuple[Memo, str]:
         """Outcomes of an earlier search of the same input, and a sentence on what was found."""
         if self._path is None or not self._path.exists():
-            return {}, ""
+            return Memo(), ""
         try:
             saved = msgspec.json.decode(self._path.read_bytes(), type=Saved)
             parse_trace(saved.best.encode(), str(self._path))
         except (OSError, msgspec.MsgspecError, TraceError) as error:
-            return {}, f"{self._path} can't be read and is started anew: {error}"
+            return Memo(), f"{self._path} can't be read and is started anew: {error}"
         if saved.input != self._input or saved.signature != self._signature:
-            return {}, f"{self._path} belongs to another trace, pair or kind and is started anew"
-        return saved.outcomes, f"{self._path}: going on after {saved.trials} trials"
+            return (
+                Memo(),
+                f"{self._path} belongs to another trace, pair or kind and is started anew",
+            )
+        return saved.memo, f"{self._path}: going on after {saved.trials} trials"
 
     def is_due(self) -> bool:
         """Whether it is time to save again."""

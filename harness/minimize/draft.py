@@ -68,6 +68,11 @@ class Candidate(msgspec.Struct):
     origins: list[int]
     relinked_first: bool = False
 
+    def digest_for(self, base: Draft) -> str:
+        """A name for this candidate of that base."""
+        told = _ENCODE((base, self.draft, self.origins))
+        return blake2b(told, digest_size=12).hexdigest()
+
 
 Size = tuple[Any, ...]
 

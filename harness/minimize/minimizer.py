@@ -24,7 +24,7 @@ from .checkpoint import Checkpoint
 from .draft import Draft
 from .parallel import Alone, Together
 from .search import Evaluator, Search
-from .trial import Judge, Outcome, decisive, replayed
+from .trial import Judge, Memo, decisive, replayed
 
 LOOKS = 3
 """How often a trace is replayed before it counts as one that always shows the same."""
@@ -163,7 +163,7 @@ class _Work:
                 self._tell(f"{signature} does not show; {result.signature} does")
         return self._kept
 
-    def search(self, evaluator: Evaluator, file: Checkpoint, memo: dict[str, Outcome]) -> None:
+    def search(self, evaluator: Evaluator, file: Checkpoint, memo: Memo) -> None:
         """Search for the smallest trace, and keep the checkpoint up to date."""
         kept = self._kept
         assert kept is not None, "there is nothing to search for"

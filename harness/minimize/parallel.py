@@ -121,8 +121,8 @@ class Together:
             waiting.extend((one, self._submit(base, one, deadline)) for one in rest)
         else:
             evaluation = msgspec.json.decode(data, type=Evaluation)
-        for trial in evaluation.trials:
-            self._memo[trial.digest] = trial.outcome
+        self._memo.relinked |= evaluation.relinked
+        self._memo.outcomes |= {trial.digest: trial.outcome for trial in evaluation.trials}
         return evaluation
 
     def _alone(self, base: Draft, candidate: Candidate, deadline: float) -> Evaluation:

@@ -146,5 +146,6 @@ class Search:
         known = self.slips.get(kind)
         if known is None and len(self.slips) >= SLIPPED_TRACES_MAX:
             return
-        if known is None or size_of(trial.draft) < size_of(known):
-            self.slips[kind] = trial.draft
+        draft = trial.draft
+        if draft is not None and (known is None or size_of(draft) < size_of(known)):
+            self.slips[kind] = draft

@@ -15,7 +15,7 @@ import msgspec
 from ..compare import Divergence
 from ..config import Config
 from ..lockstep import Lockstep, Pair
-from ..opening import replay_settings
+from ..opening import SMALL_POOL, replay_settings
 from ..remote import RemoteError
 from ..side import HarnessError, Settings
 from .draft import Candidate, Draft, size_of
@@ -41,27 +41,39 @@ class Outcome(msgspec.Struct, array_like=True, frozen=True):
         return draft if self.end is None else Draft(draft.config, draft.ops[: self.end])
 
 
-Memo = dict[str, Outcome]
-"""Outcomes by the digest of the draft."""
+class Memo(msgspec.Struct):
+    """What is known already: outcomes by the digest of the draft, and what relinking led to.
+
+    `relinked` gives for a base and a candidate the digest of the relinked draft; nothing where
+    there is none to try. So a search that goes on need not relink again.
+    """
+
+    outcomes: dict[str, Outcome] = {}
+    relinked: dict[str, str] = {}
 
 
 class Trial(msgspec.Struct):
-    """One draft that was tried for a candidate, by its digest."""
+    """One draft that was tried for a candidate, by its digest; shown where it slipped."""
 
     digest: str
     outcome: Outcome
-    draft: Draft
+    draft: Draft | None = None
 
 
 class Evaluation(msgspec.Struct):
     """What a candidate came to: what was tried, and the smaller draft that it led to, if any.
 
-    `is_late`: the time was over before all was tried.
+    `is_late`: the time was over before all was tried. `relinked` is what the memo learned.
     """
 
     trials: list[Trial] = []
     reached: Draft | None = None
     is_late: bool = False
+    relinked: dict[str, str] = {}
+
+
+Variant = tuple[str, Callable[[], Draft | None]]
+"""The digest of a draft to try, and how to make it; no digest where there is nothing to try."""
 
 
 def replayed(lockstep: Lockstep, pair: Pair, draft: Draft, drains: bool = True) -> list[Divergence]:
@@ -69,7 +81,7 @@ def replayed(lockstep: Lockstep, pair: Pair, draft: Draft, drains: bool = True) 
 
     Without `drains`, the final drain is left out.
     """
-    session = lockstep.session(draft.config, _settings(pair, draft.config.capacity))
+    session = lockstep.session(draft.config, _settings(pair, draft.config.capacity <= SMALL_POOL))
     found: list[Divergence] = []
     for start in range(0, len(draft.ops), STEP_OPS):
         if not session.is_open:
@@ -81,9 +93,9 @@ def replayed(lockstep: Lockstep, pair: Pair, draft: Draft, drains: bool = True) 
 
 
 @lru_cache
-def _settings(pair: Pair, capacity: int) -> Settings:
-    """A replay's settings: of a configuration, only its capacity counts."""
-    return replay_settings([pair], Config(capacity=capacity))
+def _settings(pair: Pair, is_small: bool) -> Settings:
+    """A replay's settings: of a configuration, only whether its pools are small counts."""
+    return replay_settings([pair], Config(capacity=SMALL_POOL + (not is_small)))
 
 
 def decisive(found: list[Divergence]) -> Divergence | None:
@@ -102,39 +114,53 @@ class Judge:
         self._signature = kept.signature
         # A difference names its op, so that only one of the drain can show there.
         self._drains = kept.op_kind == "drain" or kept.kind not in ("difference", "oracle")
-        self.memo: Memo = {} if memo is None else memo
+        self.memo = Memo() if memo is None else memo
         self._links: tuple[str, Links | None] = ("", None)
 
     def evaluate(self, base: Draft, candidate: Candidate, deadline: float) -> Evaluation:
         """Try what a candidate stands for: its plain ops, and the ones with references relinked."""
-        found = Evaluation(trials=[])
-        limit = size_of(base)
-        plain, relinked = lambda: candidate.draft, lambda: self._relink(base, candidate)
-        makers: list[Callable[[], Draft | None]] = [plain, relinked]
+        found = Evaluation()
+        makers = [self._plain, self._relinked]
         if candidate.relinked_first:
             makers.reverse()
         for make in makers:
-            draft = make()
-            if draft is None or not size_of(draft) < limit:
-                continue
             if monotonic() >= deadline:
                 found.is_late = True
-                return found
-            digest = draft.digest()
-            if any(digest == trial.digest for trial in found.trials):
+                break
+            digest, draft_of = make(base, candidate, found)
+            if not digest or any(digest == trial.digest for trial in found.trials):
                 continue
-            outcome = self._outcome(digest, draft)
-            found.trials.append(Trial(digest, outcome, outcome.cut(draft)))
-            if outcome.shows:
-                found.reached = outcome.cut(draft)
-                return found
+            trial = self._try(digest, draft_of)
+            found.trials.append(trial)
+            if trial.outcome.shows:
+                found.reached = trial.draft
+                break
         return found
 
-    def _outcome(self, digest: str, draft: Draft) -> Outcome:
-        known = self.memo.get(digest)
-        if known is None:
-            known = self.memo[digest] = self._run(draft)
-        return known
+    def _plain(self, base: Draft, candidate: Candidate, found: Evaluation) -> Variant:
+        draft = candidate.draft
+        return _digest_if_smaller(draft, base), lambda: draft
+
+    def _relinked(self, base: Draft, candidate: Candidate, found: Evaluation) -> Variant:
+        key = candidate.digest_for(base)
+        digest = self.memo.relinked.get(key)
+        if digest is not None:
+            return digest, lambda: self._relink(base, candidate)
+        draft = self._relink(base, candidate)
+        digest = "" if draft is None else _digest_if_smaller(draft, base)
+        self.memo.relinked[key] = found.relinked[key] = digest
+        return digest, lambda: draft
+
+    def _try(self, digest: str, draft_of: Callable[[], Draft | None]) -> Trial:
+        outcome = self.memo.outcomes.get(digest)
+        if outcome is not None and not outcome.shows and outcome.slip is None:
+            return Trial(digest, outcome)
+        draft = draft_of()
+        assert draft is not None, "a draft that had a digest can be made again"
+        if outcome is None:
+            outcome = self.memo.outcomes[digest] = self._run(draft)
+        is_wanted = outcome.shows or outcome.slip is not None
+        return Trial(digest, outcome, outcome.cut(draft) if is_wanted else None)
 
     def _run(self, draft: Draft) -> Outcome:
         try:
@@ -154,6 +180,10 @@ class Judge:
             self._links = digest, follow(base)
         links = self._links[1]
         return None if links is None else relink(base, candidate, links)
+
+
+def _digest_if_smaller(draft: Draft, base: Draft) -> str:
+    return draft.digest() if size_of(draft) < size_of(base) else ""
 
 
 def _end(divergence: Divergence) -> int | None:
