@@ -47,7 +47,8 @@ class Verdict(msgspec.Struct, kw_only=True):
     `AGREES`: no difference. `DIVERGES`: `divergence` is the one that counts most. `FIXED`: it
     should diverge and agrees. `FLAKY`: not every replay shows the same. `ERROR`: it could not be
     replayed. `UNSUPPORTED`: the pair can't run it here. `expected`: nobody has to look at it.
-    `runs` counts replays, `known` names the entry of the ledger that explains a difference.
+    `runs` counts replays, `known` names the entry of the ledger that explains a difference,
+    `signatures` are all that the first replay showed.
     """
 
     kind: Kind
@@ -56,6 +57,7 @@ class Verdict(msgspec.Struct, kw_only=True):
     runs: int = 0
     detail: str = ""
     known: str | None = None
+    signatures: list[str] = []
 
 
 def find_traces(paths: Sequence[Path]) -> list[Path]:
@@ -169,6 +171,7 @@ def verdict(
             break
     found = judgement.of_all(shown)
     found.runs = len(shown)
+    found.signatures = list(dict.fromkeys(one.signature for one in shown[0]))
     return found
 
 
@@ -257,7 +260,6 @@ class _Judgement:
                 expected=True,
                 divergence=found[0],
                 known=name,
-                detail=f"a known difference: {name}",
             )
         again = [one for one in new if self.trace.header.signature and self._is_its_own(one)]
         if again and self.trace.header.expect == "agrees":
