@@ -40,7 +40,7 @@ def page(run: RunView) -> str:
         drawn["rate"] = Markup(plots.rate(over_time))
         drawn["growth"] = Markup(plots.growth(over_time, len(EXPECTED_BEHAVIOURS)))
     return (
-        _environment()
+        environment()
         .get_template("page.html.j2")
         .render(
             run=run,
@@ -57,8 +57,9 @@ def _ordered(run: RunView) -> list[Kind]:
     return [*run.new, *run.known]
 
 
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
+def environment() -> jinja2.Environment:
+    """Templates of this folder, with everything escaped that they are given."""
+    made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -66,14 +67,14 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {
+    made.filters |= {
         "number": lambda count: f"{count:,.0f}",
         "duration": duration,
         "plural": plural,
         "versus": versus,
         "breakable": breakable,
     }
-    return environment
+    return made
 
 
 class _Finding:

@@ -66,16 +66,31 @@ def growth(table: Any, expected: int) -> str:
 
 
 def kills(table: Any, budget: float) -> str:
-    """Drills by the seconds until they were caught, quickest first; `budget` in seconds."""
+    """Drills caught by the seconds that they took; `budget` is in seconds."""
     caught = table[table["caught"]].sort_values(["seconds", "name"])
     with _figure("kills", "seconds until caught", "drills caught") as (axes, drawn):
+        # A catch that is quicker than this can't be told from the start of the core.
         seconds = caught["seconds"].clip(lower=0.01)
         axes.step(seconds, range(1, len(caught) + 1), where="post", color=ACCENT, linewidth=1.6)
         axes.axhline(len(table), color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
         axes.axvline(budget, color=BAD, linewidth=0.8)
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.xaxis.set_minor_formatter("")
+        axes.yaxis.get_major_locator().set_params(integer=True)
         axes.set_ylim(0, len(table) * 1.08)
+    return drawn.pop()
+
+
+def sizes(ops: Any) -> str:
+    """How many drills were shrunk to how many ops, from a series of ops."""
+    counts = ops.astype(int).value_counts().sort_index()
+    with _figure("sizes", "ops after shrinking", "drills") as (axes, drawn):
+        axes.bar(counts.index, counts.to_numpy(), color=ACCENT, width=0.8)
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.yaxis.get_major_locator().set_params(integer=True)
+        axes.set_xlim(0.4, max(int(ops.max()), 8) + 0.6)
+        axes.grid(visible=False, axis="x")
     return drawn.pop()
 
 

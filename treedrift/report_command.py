@@ -35,11 +35,18 @@ def report(
     annotations: Annotated[
         bool, typer.Option("--annotations", help="Print annotations for a CI job too.")
     ] = False,
+    drills: Annotated[
+        Path | None,
+        typer.Option(help="Make the page of a kill table instead: a file of `drills --json`."),
+    ] = None,
 ) -> None:
     """Make the reports of a run: a page, JUnit XML and a job summary, into its folder.
 
     With --html, --junit or --markdown only the files that these name are made.
     """
+    if drills is not None:
+        out.print(f"{_write_kills(drills, html)}", highlight=False)
+        return
     if folder is None:
         raise UsageError("name the folder of a run, as in: treedrift report build/findings")
     run = read_run(folder)
@@ -78,14 +85,30 @@ def read_run(folder: Path) -> RunView:
 def _write(run: RunView, wanted: dict[str, Path]) -> list[Path]:
     check_packages()
     for name, path in wanted.items():
-        text = WRITERS[name][1](run)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise UsageError(f"{path}: can't be written: {reason}; name another file") from error
+        _put(path, WRITERS[name][1](run))
     return list(wanted.values())
+
+
+def _write_kills(file: Path, html: Path | None) -> Path:
+    """Write the page of a kill table, beside its file unless it is told where."""
+    check_packages()
+    from .reports.drills import KillsError, kills_page, read_kills
+
+    path = file.with_suffix(".html") if html is None else html
+    try:
+        _put(path, kills_page(read_kills(file)))
+    except KillsError as error:
+        raise UsageError(str(error)) from error
+    return path
+
+
+def _put(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UsageError(f"{path}: can't be written: {reason}; name another file") from error
 
 
 def check_packages() -> None:

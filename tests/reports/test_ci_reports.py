@@ -9,7 +9,7 @@ import pytest
 from junitparser import Error, Failure, JUnitXml, Skipped
 
 from tests.reports import fixed_stream
-from tests.reports.fixed_stream import EVICTION, GROUPING, HOSTILE_TEXT, PAIR
+from tests.reports.fixed_stream import EVICTION, GROUPING, HOSTILE_TEXT
 from treedrift.harness.events import Canary, Event, Finished, Found, Started
 from treedrift.reports.junit import junit
 from treedrift.reports.markdown import annotations_of, code, fence, summary, text

@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from tests.reports import fixed_stream
+from tests.reports import fixed_kills, fixed_stream
+from treedrift.reports.drills import Kills, kills_page
 from treedrift.reports.html import page
 from treedrift.reports.run import RunView
 
@@ -21,6 +23,7 @@ pytestmark = pytest.mark.browser
 
 DESK, PHONE = 1280, 390
 WIDTHS = pytest.mark.parametrize("width", [DESK, PHONE])
+PAGES = pytest.mark.parametrize("name", ["report", "kills"])
 
 
 @pytest.fixture(scope="module")
@@ -41,10 +44,20 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path: Path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_text(page(RunView.from_events(fixed_stream.events())), encoding="utf-8")
-    return path.as_uri()
+def addresses(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder: Path = tmp_path_factory.mktemp("pages")
+    pages = {
+        "report": page(RunView.from_events(fixed_stream.events())),
+        "kills": kills_page(msgspec.convert(fixed_kills.table(), Kills)),
+    }
+    for name, text in pages.items():
+        (folder / f"{name}.html").write_text(text, encoding="utf-8")
+    return {name: (folder / f"{name}.html").as_uri() for name in pages}
+
+
+@pytest.fixture
+def address(addresses: dict[str, str]) -> str:
+    return addresses["report"]
 
 
 def visit(browser: Any, address: str, width: int, scheme: str = "light") -> None:
@@ -61,9 +74,12 @@ def unfold(browser: Any) -> None:
     browser.execute_script("document.querySelectorAll('details').forEach(one => one.open = true)")
 
 
+@PAGES
 @WIDTHS
-def test_the_page_never_scrolls_sideways(browser: Any, address: str, width: int) -> None:
-    visit(browser, address, width)
+def test_the_page_never_scrolls_sideways(
+    browser: Any, addresses: dict[str, str], width: int, name: str
+) -> None:
+    visit(browser, addresses[name], width)
     unfold(browser)
     root = "document.documentElement"
     shown = browser.execute_script(f"return {root}.clientWidth")
@@ -71,9 +87,12 @@ def test_the_page_never_scrolls_sideways(browser: Any, address: str, width: int)
     assert browser.execute_script(f"return {root}.scrollWidth") == shown
 
 
+@PAGES
 @WIDTHS
-def test_nothing_that_is_wide_is_cut_off(browser: Any, address: str, width: int) -> None:
-    visit(browser, address, width)
+def test_nothing_that_is_wide_is_cut_off(
+    browser: Any, addresses: dict[str, str], width: int, name: str
+) -> None:
+    visit(browser, addresses[name], width)
     unfold(browser)
     outside = browser.execute_script(
         """
@@ -166,9 +185,12 @@ return [...document.querySelectorAll('main *, footer *')].filter(one =>
 """
 
 
+@PAGES
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_stands_out_from_what_is_behind_it(browser: Any, address: str, scheme: str) -> None:
-    visit(browser, address, DESK, scheme)
+def test_text_stands_out_from_what_is_behind_it(
+    browser: Any, addresses: dict[str, str], scheme: str, name: str
+) -> None:
+    visit(browser, addresses[name], DESK, scheme)
     unfold(browser)
     back = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
     assert (back == "rgb(255, 255, 255)") == (scheme == "light")
