@@ -24,6 +24,7 @@ def assert_agree(pair: Pair, config: Config, ops: Sequence[AnyOp]) -> None:
     Raises `AssertionError` that explains where they part. Raises `TraceError` for ops that no
     trace can hold, and the errors of a core that is unknown or can't run here.
     """
+    __tracebackhide__ = True  # What a reader of a failed test wants is the message.
     trace = new_trace(config, ops)
     validate(trace, "the ops of a test")
     lockstep = open_lockstep([pair])

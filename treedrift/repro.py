@@ -80,7 +80,7 @@ def repro_text(trace: Trace, pair: Pair, source: str, explanation: Explanation |
     imports = ["import treedrift", "from treedrift import Config, ops"]
     parts = [
         _docstring(trace, pair, source, explanation),
-        "\n".join((["import pytest", ""] if needs_skip else []) + imports),
+        "\n".join((["import pytest"] if needs_skip else []) + imports),
         f"PAIR = ({_quote(pair[0])}, {_quote(pair[1])})",
         f"CONFIG = {_call('Config', _changed(trace.header.config), indent=9)}",
         _ops(trace),
