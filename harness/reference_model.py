@@ -39,15 +39,18 @@ from .prefixes import Insertion, Page, Prefixes
 
 FULL = ComponentType.FULL
 
-REFUSALS = (TreeCoreError, TypeError, OverflowError)
-"""Errors of a call that changed nothing (BND-45); after any other the model can't go on."""
+REFUSALS = (TreeCoreError, TypeError, OverflowError, AttributeError)
+"""Errors of a call that changed nothing (BND-45)."""
 
 SHOWN_MAX = 8
 """Slots that a message spells out."""
 
 
 class ReferenceModel:
-    """What one side's core must answer. `findings` are for whoever reads them to empty."""
+    """What one side's core must answer. `findings` are for whoever reads them to empty.
+
+    `is_lost`: the model judges nothing until the next reset.
+    """
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -61,7 +64,7 @@ class ReferenceModel:
         self._insertion: Insertion | None = None
         self._quota: int | None = None
         self._offered: NodeId | None = None
-        self._is_lost = False
+        self.is_lost = False
 
     def listener(self, method: str) -> Callable[..., None] | None:
         """Who hears a call of this method: told its result, then its arguments."""
@@ -71,18 +74,18 @@ class ReferenceModel:
         return partial(self._hear, handler) if handler is not None else None
 
     def _hear(self, handler: Callable[..., None], *call: Any, **keywords: Any) -> None:
-        if not self._is_lost:
+        if not self.is_lost:
             handler(self, *call, **keywords)
 
     def failed(self, method: str, error: Exception) -> None:
         """A call raised; what it had changed by then is unknown unless it was refused."""
-        if method in _HANDLERS and not isinstance(error, REFUSALS):
-            self._is_lost = True
+        if method in _CHANGING and not isinstance(error, REFUSALS):
+            self.is_lost = True
 
     def _find(self, message: str) -> None:
-        if not self._is_lost:
+        if not self.is_lost:
             self.findings.append(Finding("reference_model", message))
-            self._is_lost = True
+            self.is_lost = True
 
     def _expect(self, what: str, told: Any, expected: Any) -> None:
         if told != expected:
@@ -90,7 +93,7 @@ class ReferenceModel:
 
     def check_sizes(self, evictable: int, protected: int) -> None:
         """Both ledgers, once an op is done (SIZE-1)."""
-        if self._is_lost:
+        if self.is_lost:
             return
         known = self._prefixes
         self._expect("evictable and protected size", evictable + protected, known.resident)
@@ -193,7 +196,7 @@ class ReferenceModel:
             self._find("an insert goes on that was never begun")
         elif not all(page.slots for page in insertion.chain):
             # What it walked over was evicted meanwhile: what it hangs the rest on is not known.
-            self._is_lost = True
+            self.is_lost = True
         else:
             self._free_duplicates(insertion, step.actions)
             if step.result is not None:
@@ -230,7 +233,7 @@ class ReferenceModel:
         self._expect("prefix_len of an insert", result.prefix_len, end.length)
         duplicates = 0 if declines else max(0, end.length - params.prev_prefix_len)
         self._expect("number of slots that an insert frees", insertion.freed, duplicates)
-        if self._is_lost or declines:
+        if self.is_lost or declines:
             return
         leaf = known.add(end, insertion.rest, insertion.values[end.length :], base)
         self._place(result.last_device_node, leaf)
@@ -326,7 +329,7 @@ class ReferenceModel:
                 self._find(f"an eviction frees slots {_short(run)}, which are no part of a prefix")
             elif page.is_kept:
                 self._find(f"an eviction frees the last page of a prefix of {page}")
-            if page is None or self._is_lost:
+            if page is None or self.is_lost:
                 return
             self._prefixes.remove(page)
             following = page
@@ -337,7 +340,7 @@ def _short(slots: list[int]) -> str:
     return str(slots) if len(slots) <= SHOWN_MAX else f"{slots[:SHOWN_MAX]} of {len(slots)}"
 
 
-_HANDLERS: dict[str, Callable[..., None]] = {
+_TELLING: dict[str, Callable[..., None]] = {
     "root_node_handle": lambda model, node, *_: model._place(node, model._prefixes.root),
     "match_prefix": ReferenceModel._match_prefix,
     "match_full_device_prefix": ReferenceModel._match_device,
@@ -347,6 +350,10 @@ _HANDLERS: dict[str, Callable[..., None]] = {
     "build_external_linker_offload_transfers": ReferenceModel._offload,
     "all_values_flatten": ReferenceModel._flatten,
     "rotation_base_of": ReferenceModel._rotation_base,
+}
+"""Calls that tell what the core holds."""
+
+_CHANGING: dict[str, Callable[..., None]] = {
     "begin_insert": ReferenceModel._begin_insert,
     "resume_insert": ReferenceModel._resume_insert,
     "end_insert": ReferenceModel._end_insert,
@@ -364,4 +371,6 @@ _HANDLERS: dict[str, Callable[..., None]] = {
     "dec_swa_lock_only": ReferenceModel._give_back,
     "dec_window_lock_only": ReferenceModel._give_back,
 }
-"""Calls that the model hears: those that change what is resident or held, and those that tell."""
+"""Calls that change what is resident or held."""
+
+_HANDLERS = {**_TELLING, **_CHANGING}
