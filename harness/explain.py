@@ -55,8 +55,8 @@ def explain(
     """Explain the divergence of `pair` that has `signature`; None if a replay shows none.
 
     Without a signature it is the one of the trace's header. If a replay shows other divergences
-    alone, the first of them is explained: compare `Explanation.signature`. `settings` are those
-    of a replay unless they are given.
+    alone, one of them is explained, a soft one only if there is no other: compare
+    `Explanation.signature`. `settings` are those of a replay unless they are given.
     """
     scene = _Scene(trace, lockstep, pair, settings)
     found = scene.find(signature or trace.header.signature)
@@ -118,7 +118,7 @@ class _Scene:
         narrow = Lockstep(self.clients, [self.pair])
         found = narrow.run(self.config, self.trace.ops, self.settings).divergences
         named = [one for one in found if one.signature == signature]
-        return next(iter(named or found), None)
+        return min(named or found, key=lambda one: one.is_soft, default=None)
 
     def explain(self, found: Divergence) -> Explanation:
         """Watch both sides again and put everything together."""
