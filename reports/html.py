@@ -112,6 +112,12 @@ class _Finding:
         return [] if self.explanation is None else pictures(self.explanation)
 
     @property
+    def tried(self) -> list[tuple[str, int]]:
+        """The passes of the minimizer that tried something."""
+        tried = {} if self.shrunk is None else self.shrunk.tried
+        return [(name, count) for name, count in sorted(tried.items()) if count]
+
+    @property
     def is_long(self) -> bool:
         """Whether the trace is folded away."""
         return self.explanation is not None and len(self.explanation.ops) > OPS_OPEN_MAX

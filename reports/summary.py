@@ -22,6 +22,9 @@ POLICIES = ("lru", "lfu", "fifo", "mru", "filo", "priority", "slru", "tlru")
 OP_KINDS = tuple(sorted(str(op.__struct_config__.tag) for op in get_args(AnyOp)))
 """All kinds of op."""
 
+ROWS_MAX = 3
+"""Fields that differ, told for one kind."""
+
 TOKEN_COUNTS = ("requests", "hit_tokens", "prompt_tokens")
 
 
@@ -75,6 +78,7 @@ def _divergence(kind: Kind) -> dict[str, Any]:
         "where": first.where,
         "left": first.left,
         "right": first.right,
+        "rows": _rows(kind),
         "count": kind.count,
         "file": first.file,
         "status": None if kind.judged is None else kind.judged.status,
@@ -84,6 +88,15 @@ def _divergence(kind: Kind) -> dict[str, Any]:
         "guilty": None if explanation is None else explanation.guilty,
         "shrunk": None if kind.shrunk is None else _shrunk(kind.shrunk),
     }
+
+
+def _rows(kind: Kind) -> list[dict[str, Any]]:
+    """The fields that differ: of the shrunk trace where it is explained, else as found."""
+    first, explanation = kind.first, kind.explanation
+    rows = [] if explanation is None else [row for row in explanation.rows if row.differs]
+    if not rows:
+        return [{"field": first.where, "left": first.left, "right": first.right}]
+    return [{"field": row.field, "left": row.left, "right": row.right} for row in rows[:ROWS_MAX]]
 
 
 def _shrunk(shrunk: Shrunk) -> dict[str, Any]:

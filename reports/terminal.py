@@ -14,7 +14,7 @@ from rich.text import Text
 from ..harness import campaign, events
 from ..harness.compare import Divergence
 from .commands import next_commands
-from .words import plural
+from .words import cut_alike, plural
 
 VALUE_WIDTH_MAX = 160
 
@@ -167,18 +167,24 @@ def print_divergence(console: Console, divergence: dict[str, Any]) -> None:
     place = "the final drain" if divergence["op_index"] is None else f"op {divergence['op_index']}"
     times = "once" if divergence["count"] == 1 else f"{divergence['count']:,} times"
     console.print(f"  {times}; first at {place} ({divergence['op']}){_shrunk(divergence)}")
-    console.print(f"  {divergence['where']}", highlight=False)
-    if divergence["left"] is not None or divergence["right"] is not None:
-        for name, value in zip(
-            divergence["pair"], (divergence["left"], divergence["right"]), strict=True
-        ):
-            console.print(f"    {name}: {str(value)[:VALUE_WIDTH_MAX]}", highlight=False)
+    for row in divergence["rows"]:
+        _print_values(console, divergence["pair"], row)
     if divergence["verdict"]:
         verdict = divergence["verdict"][:VALUE_WIDTH_MAX]
         console.print(f"  guilty: {divergence['side']} ({verdict})", highlight=False)
     if divergence["known"]:
         console.print(f"  known as {divergence['known']}", highlight=False)
     _print_commands(console, divergence)
+
+
+def _print_values(console: Console, pair: list[str], row: dict[str, Any]) -> None:
+    """A field in which the sides differ, with the value of each."""
+    console.print(f"  {row['field']}", highlight=False)
+    if row["left"] is None and row["right"] is None:
+        return
+    values = cut_alike(str(row["left"]), str(row["right"]), VALUE_WIDTH_MAX)
+    for name, value in zip(pair, values, strict=True):
+        console.print(f"    {name}: {value}", highlight=False)
 
 
 def _shrunk(divergence: dict[str, Any]) -> str:
@@ -198,6 +204,7 @@ def _print_commands(console: Console, divergence: dict[str, Any]) -> None:
         divergence["pair"],
         is_minimal=bool(shrunk.get("is_minimal")),
     )
-    for command in commands:
+    # What is known needs no work: one look is enough.
+    for command in commands[:1] if divergence["status"] == "known" else commands:
         console.print(f"  {command.line}", highlight=False, end="")
         console.print(f"  # {command.purpose}", style="dim", highlight=False)

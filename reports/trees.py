@@ -30,12 +30,12 @@ class Picture(msgspec.Struct):
 
 def pictures(explanation: Explanation) -> list[Picture]:
     """The trees of both sides before and after; one picture where both sides show the same."""
+    before, after = trees_before(explanation.sides), trees_after(explanation.sides)
+    if before == after and len(before) == 1:
+        return [_picture(f"Before and after, {tree.title}", tree) for tree in before]
     return [
         _picture(f"{moment}, {tree.title}", tree)
-        for moment, trees in (
-            ("Before", trees_before(explanation.sides)),
-            ("After", trees_after(explanation.sides)),
-        )
+        for moment, trees in (("Before", before), ("After", after))
         for tree in trees
     ]
 

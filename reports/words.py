@@ -106,3 +106,20 @@ def _another(path: str) -> str:
     if last == "type":
         return f"{field or 'a value'} of another type"
     return f"another {path}"
+
+
+def cut_alike(left: str, right: str, width: int) -> tuple[str, str]:
+    """Two texts cut to a width, each from shortly before the place where they part."""
+    if max(len(left), len(right)) <= width:
+        return left, right
+    part = next(
+        (index for index, pair in enumerate(zip(left, right, strict=False)) if len(set(pair)) > 1),
+        min(len(left), len(right)),
+    )
+    start = max(0, part - width // 4)
+    lead = "... " if start else ""
+    return lead + _cut(left[start:], width), lead + _cut(right[start:], width)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[:width]} ..."

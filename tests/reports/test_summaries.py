@@ -7,13 +7,16 @@ from typing import Any
 
 from rich.console import Console
 
+from tests.reports import fixed_stream
 from treedrift.harness.behaviours import EXPECTED_BEHAVIOURS
 from treedrift.harness.campaign import Budget
 from treedrift.harness.compare import Divergence
-from treedrift.harness.events import Found, Progress
+from treedrift.harness.events import Canary, Found, Progress
 from treedrift.harness.tally import Tally
-from treedrift.reports.summary import OP_KINDS, POLICIES, not_reached, summarize
+from treedrift.reports.run import RunView
+from treedrift.reports.summary import OP_KINDS, POLICIES, not_reached, summarize, summary_of
 from treedrift.reports.terminal import ProgressView, found_line, print_summary
+from treedrift.reports.words import cut_alike
 
 PAIR = ("python", "rust")
 
@@ -157,6 +160,72 @@ def test_a_long_value_is_cut() -> None:
     assert max(len(line) for line in lines if line.startswith("    python: ")) < 200
 
 
+def test_long_values_are_shown_from_where_they_part() -> None:
+    alike = "1," * 200
+    assert cut_alike(f"{alike}x, y", f"{alike}z", 40) == (
+        "... 1,1,1,1,1,x, y",
+        "... 1,1,1,1,1,z",
+    )
+    assert cut_alike("x" + alike, "y" + alike, 8) == ("x1,1,1,1 ...", "y1,1,1,1 ...")
+    assert cut_alike("same", "same", 40) == ("same", "same")
+    assert cut_alike("1" * 50, "1" * 50, 40) == ("... " + "1" * 10, "... " + "1" * 10)
+
+
+def test_an_explained_kind_is_told_by_its_shrunk_trace() -> None:
+    run = RunView.from_events(fixed_stream.events())
+    lines = printed(summary_of(run))
+    start = lines.index(f"new  {fixed_stream.EVICTION.signature}")
+    assert lines[start : lines.index("", start)] == [
+        f"new  {fixed_stream.EVICTION.signature}",
+        "  evict: evict_device_next_node answers another node_id",
+        "  rule EVC-12: Of two leaves of equal hit count the one that was used longer ago "
+        "goes first.",
+        "  2 times; first at op 57 (evict); shrunk from 58 to 4 ops, minimal",
+        "  node_id",
+        "    sglang-python@0.5.23: 3",
+        "    sglang-rust@0.5.23: 4",
+        "  tokens",
+        "    sglang-python@0.5.23: [5, 6, 7, 8]",
+        "    sglang-rust@0.5.23: [5, 6, 9, 8]",
+        *[
+            f"  treedrift {name} runs/nightly/findings/eviction-7.min.jsonl "
+            f"--pair sglang-python@0.5.23,sglang-rust@0.5.23  # {purpose}"
+            for name, purpose in (
+                ("show", "both sides where they part, explained"),
+                ("replay", "run it again"),
+                ("repro", "a pytest that fails by itself"),
+            )
+        ],
+    ]
+
+
+def test_what_is_new_is_told_last_and_what_is_known_in_short() -> None:
+    lines = printed(summary_of(RunView.from_events(fixed_stream.events())))
+    assert (
+        "  sglang-python@0.5.23 against sglang-rust@0.5.23: 3 kinds of divergence, "
+        "1 of them known" in lines
+    )
+    assert (
+        "vanished: the known difference node-9-rotation-phase no longer shows for "
+        "sglang-python@0.5.23 against sglang-rust@0.5.23" in lines
+    )
+    assert "canary: lost-event was caught after 120 ops" in lines
+    known = lines.index(f"known  {fixed_stream.GROUPING.signature}")
+    assert known < lines.index(f"new  {fixed_stream.EVICTION.signature}")
+    told = lines[known : lines.index("", known)]
+    assert [line.split()[1] for line in told if line.startswith("  treedrift")] == ["show"]
+    assert "  known as evt-21-removals-across-namespaces" in told
+
+
+def test_a_missed_canary_is_told_loudly() -> None:
+    missed = Canary(drill="leaked-slots", caught=False, ops=9, seconds=1.0)
+    lines = printed(summary_of(RunView.from_events([missed])))
+    assert lines[-1] == (
+        "canary: leaked-slots was NOT caught in 9 ops; "
+        "this run proves nothing, whatever it says above"
+    )
+
+
 # --- The object ---------------------------------------------------------------------------
 
 
@@ -184,6 +253,13 @@ def test_the_object_holds_all_figures() -> None:
                 "where": "calls[0].evict_device_next_node.result.node_id",
                 "left": 3,
                 "right": 4,
+                "rows": [
+                    {
+                        "field": "calls[0].evict_device_next_node.result.node_id",
+                        "left": 3,
+                        "right": 4,
+                    }
+                ],
                 "count": 7,
                 "file": "build/findings/one.jsonl",
                 "status": None,
