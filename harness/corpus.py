@@ -85,8 +85,8 @@ def pair_of(trace: Trace) -> Pair:
 class Verifier:
     """Gives verdicts on traces, and keeps the sides that they need open. Close it at the end."""
 
-    def __init__(self, ledger: Ledger, runs: int = REPLAYS) -> None:
-        self._ledger = ledger
+    def __init__(self, ledger: Ledger | None = None, runs: int = REPLAYS) -> None:
+        self._ledger = ledger or Ledger()
         self._runs = runs
         self._open: dict[Pair, Lockstep | Verdict] = {}
 
@@ -95,8 +95,8 @@ class Verifier:
         if pair not in self._open:
             self._open[pair] = _open(pair)
 
-    def verdict(self, trace: Trace, pair: Pair) -> Verdict:
-        """The verdict on a trace; see the function of this name."""
+    def verdict(self, trace: Trace, pair: Pair, ledger: Ledger | None = None) -> Verdict:
+        """The verdict on a trace; see the function of this name. `ledger` stands in for its own."""
         obstacle = _obstacle(trace, pair)
         if obstacle is not None:
             return obstacle
@@ -104,16 +104,18 @@ class Verifier:
         lockstep = self._open[pair]
         if isinstance(lockstep, Verdict):
             return lockstep
-        return verdict(trace, pair, lockstep, self._ledger, self._runs)
+        return verdict(trace, pair, lockstep, ledger or self._ledger, self._runs)
 
-    def verdict_on_file(self, path: Path, pair: Pair | None = None) -> Verdict:
+    def verdict_on_file(
+        self, path: Path, pair: Pair | None = None, ledger: Ledger | None = None
+    ) -> Verdict:
         """The verdict on a file, on its own pair by default; a bad file is an error."""
         try:
             trace = read_trace(path)
             _entry_in(trace, str(path))
         except TraceError as error:
             return Verdict(kind="ERROR", expected=False, detail=str(error))
-        return self.verdict(trace, pair or pair_of(trace))
+        return self.verdict(trace, pair or pair_of(trace), ledger)
 
     def close(self) -> None:
         """End everything that was opened."""

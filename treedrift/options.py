@@ -34,13 +34,13 @@ JobsOption = Annotated[int, typer.Option(min=1, help="Processes to run in.")]
 DeviceOption = Annotated[str, typer.Option(help="Device of the pools, as in cpu or cuda.")]
 
 
-def parse_pairs(texts: list[str] | None) -> tuple[Pair, ...]:
+def parse_pairs(texts: list[str] | None, option: str = "--pair") -> tuple[Pair, ...]:
     """Pairs of core names. Raises `UsageError`, or the registry's error for an unknown core."""
     pairs = []
     for text in texts or [DEFAULT_PAIR]:
         names = [name.strip() for name in text.split(",")]
         if len(names) != 2 or not all(names) or names[0] == names[1]:
-            raise UsageError(f"--pair {text!r}: name two different cores, as in {DEFAULT_PAIR}")
+            raise UsageError(f"{option} {text!r}: name two different cores, as in {DEFAULT_PAIR}")
         for name in names:
             BackendName.parse(name)
         pairs.append((names[0], names[1]))
