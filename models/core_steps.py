@@ -121,8 +121,9 @@ def walk(case: Case) -> None:
             out.append(ops.EvictLeaf())
         elif chosen < 0.85:
             out.append(ops.DropSubtree())
-        if real() < 0.15:
-            pick((match, ask, host_evict))(case)
+        if real() < 0.3:
+            # A lookup refreshes what the walk has ranked already.
+            pick((match, match, ask, host_evict))(case)
     if case.hostile and real() < 0.4:
         # Changing the tree inside a walk is where released cores part on purpose.
         pick((insert, lock, shatter))(case)

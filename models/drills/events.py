@@ -114,15 +114,10 @@ def event_without_salt(core: Any) -> None:
     _edit_stored(core, lambda event: setattr(event, "cache_salt", None))
 
 
-@drill("EVT-17", "the wrong sibling is called")
-def adapter_guessed(core: Any) -> None:
-    """In the default format a name is guessed from a part of the extra key."""
-    events = core._tree.events
-    after(
-        events,
-        "_lora_name",
-        lambda name, extra_key: events._lora_names.resolve(extra_key) if name is None else name,
-    )
+@drill("EVT-17", "a half-ported field", "BUG-01")
+def event_without_adapter(core: Any) -> None:
+    """Stored blocks do not name the adapter that they belong to."""
+    _edit_stored(core, lambda event: setattr(event, "lora_name", None))
 
 
 @drill("EVT-14", "a half-ported field")
