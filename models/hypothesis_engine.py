@@ -15,7 +15,7 @@ from treedrift.harness.ops import AnyOp
 
 from .profiles import Profile, profile_named
 
-BATCH_CASES = 50
+BATCH_CASES = 25
 """Cases of one batch. Each batch starts with the simplest case there is."""
 
 SOURCE = "hypothesis"

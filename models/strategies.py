@@ -8,9 +8,10 @@ repeated, the oldest handle. Only this room and the tests know Hypothesis.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Any, NamedTuple, TypeVar
 
+import msgspec
 from hypothesis import strategies as st
 
 from treedrift.harness import ops
@@ -99,21 +100,29 @@ def key_spaces(draw: st.DrawFn, config: Config, negative: bool = False) -> KeySp
     """Spaces of colliding keys: few tokens, and bases that repeat a short motif."""
     chance = DrawnChance(draw)
     tokens = chance.pick(NEGATIVE) if negative else chance.weighted(TOKENS)
-    motif = st.lists(st.sampled_from(tokens), min_size=1, max_size=6)
     most = min(config.row_length * 2 // 3, config.capacity * 3 // 4, LONGEST)
     shift = 1 if config.bigram else 0
     length = max(1, min(config.page_size * chance.between(2, 12), most)) + shift
-    motifs = draw(st.lists(motif, min_size=1, max_size=4))
+    motifs = draw(_motifs(tokens))
     return KeySpace(
         page=config.page_size,
         shift=shift,
         tokens=tokens,
         bases=tuple(tuple((one * length)[:length]) for one in motifs),
-        namespaces=(ops.DEFAULT_NAMESPACE, *draw(st.sampled_from(((), *COLLIDING)))),
+        namespaces=(ops.DEFAULT_NAMESPACE, *draw(_NAMESPACES)),
         with_priorities=config.policy.lower() == "priority" or chance.flip(0.2),
         with_sessions=config.events and chance.flip(0.5),
         rotating=chance.flip(0.2),
     )
+
+
+@cache
+def _motifs(tokens: tuple[int, ...]) -> Strategy[list[list[int]]]:
+    motif = st.lists(st.sampled_from(tokens), min_size=1, max_size=6)
+    return st.lists(motif, min_size=1, max_size=4)
+
+
+_NAMESPACES = st.sampled_from(((), *COLLIDING))
 
 
 class Operands:
@@ -288,8 +297,14 @@ def _steps_made(draw: st.DrawFn, operands: Operands, step: Step) -> list[ops.Any
 def operands_of(draw: st.DrawFn, profile: Profile, hostile: bool = False) -> Operands:
     """A configuration of the profile with a key space: what the ops of one example draw from."""
     negative = hostile and DrawnChance(draw).flip(0.12)
-    config = draw(configs(profile, hashable=not negative))
-    return Operands(config, draw(key_spaces(config, negative)), hostile)
+    config = draw_config(DrawnChance(draw), profile, hashable=not negative)
+    return _operands(msgspec.json.encode(config), draw(key_spaces(config, negative)), hostile)
+
+
+@lru_cache(maxsize=256)
+def _operands(config: bytes, space: KeySpace, hostile: bool) -> Operands:
+    """Operands with all their strategies, which take longer to build than to draw from."""
+    return Operands(msgspec.json.decode(config, type=Config), space, hostile)
 
 
 @st.composite

@@ -167,10 +167,11 @@ class CoreRules(TreeMachine):
 
     @on("walk")
     @precondition(lambda machine: not is_walking(machine))
-    @rule(target=WALKS, count=of("amounts"))
-    def walk_start(self, count: int) -> Serial:
-        """A device walk is opened."""
-        self.run(ops.WalkStart(count))
+    @rule(target=WALKS, count=of("amounts"), victims=st.integers(0, 3))
+    def walk_start(self, count: int, victims: int) -> Serial:
+        """A device walk is opened, and its first victims go."""
+        step: tuple[ops.AnyOp, ...] = (ops.WalkNext(), ops.EvictLeaf())
+        self.run(ops.WalkStart(count), *step * victims)
         return next(self._numbers)
 
     @on("walk")
