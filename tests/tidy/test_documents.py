@@ -9,9 +9,11 @@ from typing import Any
 
 import msgspec
 
-from treedrift.harness import ops
+from treedrift.harness import corpus, ops
 from treedrift.harness.config import Config
 from treedrift.harness.exit_codes import ExitCode
+from treedrift.harness.ledger import Ledger
+from treedrift.harness.trace import Known
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
@@ -91,6 +93,29 @@ def test_the_page_on_ops_lists_the_configuration_with_its_defaults() -> None:
     assert [(name, default) for name, default, _ in rows] == [
         (f"`{name}`", f"`{msgspec.json.encode(value).decode()}`") for name, value in fields.items()
     ]
+
+
+def test_the_page_on_semantics_lists_every_known_difference() -> None:
+    rows = table(read("docs/semantics.md"), "Known differences of `sglang-rust`")
+    told = {
+        name: rules.split(", ")[0]
+        for rules, _, traces in rows
+        for name in re.findall(r"`([\w-]+)`", traces)
+    }
+    known = {
+        entry.name: entry.rule
+        for entry in Ledger.read(ROOT / "corpora" / "known").entries
+        if entry.known.core == "sglang-rust"
+    }
+    assert told == known
+
+
+def test_the_page_on_the_corpus_lists_every_verdict_and_field_of_the_ledger() -> None:
+    page = read("docs/corpus.md")
+    verdicts = [row[0].strip("`") for row in table(page, "Verdicts")]
+    assert tuple(verdicts) == typing.get_args(corpus.Kind)
+    fields = {row[0].strip("`") for row in table(page, "The ledger")}
+    assert fields == {"rule", "note", *(f"known.{name}" for name in Known.__struct_fields__)}
 
 
 def test_the_changelog_keeps_its_form() -> None:
