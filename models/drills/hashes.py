@@ -7,8 +7,8 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
 
-from treedrift.backends.python_core.hashing import encode_namespace, page_hashes
-from treedrift.backends.python_core.keys import KeyLayout, unpack
+from treedrift.backends.python_core.hashing import encode_namespace, fill_hashes, page_hashes
+from treedrift.backends.python_core.keys import KeyLayout, has_negative_token, unpack
 
 from .drill import Theme, after, override
 
@@ -120,17 +120,21 @@ def linker_leaves_unhashed(core: Any) -> None:
     override(core._tree, _hashes_for_storage=property(lambda tree: tree.settings.enable_storage))
 
 
-@drill("KEY-41", "a guard is forgotten")
-def backfill_hashes_anew(core: Any) -> None:
-    """Filling in missing hashes makes those that are there anew."""
+@drill("KEY-41", "a loop runs the other way")
+def backfill_from_the_leaves(core: Any) -> None:
+    """Missing hashes are filled in from the leaves up, so that each chain starts anew."""
+    backfill = core.backfill_missing_hash_values
 
-    def then(count: int) -> int:
+    def call() -> Any:
         tree = core._tree
-        for node in tree.pre_order():
-            node.hashes = page_hashes(node.key, tree.layout, _prior(node))
-        return count
+        missing = [node for node in tree.pre_order() if node.hashes is None]
+        if not any(has_negative_token(node.key) for node in missing):
+            for node in reversed(missing):
+                fill_hashes(node, tree.layout)
+            return len(missing)
+        return backfill()
 
-    after(core, "backfill_missing_hash_values", then)
+    core.backfill_missing_hash_values = call
 
 
 @drill("KEY-41", "a count of the wrong thing")

@@ -150,17 +150,6 @@ def offload_acknowledged_in_part(core: Any) -> None:
     core.finish_external_linker_offload = call
 
 
-@drill("LNK-4", "a check is forgotten")
-def claimed_node_claimed_again(core: Any) -> None:
-    """An offload of a node that is stored or on its way can be announced again."""
-
-    def call(node_id: Any) -> None:
-        node = core._node(node_id)
-        node.write_through_pending_id = node.id
-
-    core.mark_external_linker_offload_pending = call
-
-
 @drill("LNK-2", "a condition is forgotten")
 def stored_node_offered(core: Any) -> None:
     """What to copy is told for a node that the external store has already."""

@@ -185,17 +185,21 @@ def negative_lengths_are_zero(core: Any) -> None:
 def truthy_flags(core: Any) -> None:
     """A flag may be anything that is true or false."""
 
-    def first(params: Any) -> None:
-        params.track_adopted_ranges = bool(params.track_adopted_ranges)
+    def convert(name: str, *places: int) -> None:
+        method = getattr(core, name)
 
-    before(core, "begin_insert", first)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            changed = [bool(arg) if place in places else arg for place, arg in enumerate(args)]
+            return method(*changed, **kwargs)
 
+        setattr(core, name, call)
 
-@drill("CHK-19", "an argument is ignored")
-def transfers_not_checked(core: Any) -> None:
-    """The sanity check does not look at transfers in flight."""
-    check = core.sanity_check
-    core.sanity_check = lambda write_through, load_back: check([], [])
+    convert("evict_device_leaf", 1)
+    convert("dec_lock_ref", 2)
+    convert("walk_for_kv_canary", 0, 1)
+    convert("snapshot_buffer_backup", 1)
+    convert("build_storage_backup_spec", 1)
+    convert("finish_external_linker_offload", 2)
 
 
 @drill("CHK-18", "a check is forgotten")
