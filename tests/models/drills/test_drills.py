@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,8 @@ from treedrift.models.drills import CANARY, DRILLS
 from treedrift.models.drills.catalog import THEMES
 from treedrift.models.profiles import profile_named
 from treedrift.models.swarm import generate_case
+
+PAGE = Path(__file__).parents[3] / "docs" / "drills.md"
 
 DRILLS_MIN = 200
 
@@ -49,6 +52,15 @@ def test_every_drill_says_what_it_is() -> None:
         assert re.fullmatch(r"[A-Z][^.\n]*\.", drill.about), f"{drill.name}: one sentence, one line"
         assert drill.stands_for, drill
         assert drill.case is None or re.fullmatch(r"BUG-\d\d", drill.case), drill
+
+
+def test_the_page_on_drills_maps_every_case() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (BUG-\d\d) \|[^|]*\|([^|]*)\|", page, flags=re.M)
+    documented = {case: re.findall(r"`([a-z-]+)`", cell) for case, cell in rows}
+    for case, names in documented.items():
+        assert names == [drill.name for drill in DRILLS.values() if drill.case == case], case
+    assert {drill.case for drill in DRILLS.values()} - {None} <= documented.keys()
 
 
 def test_no_two_drills_say_the_same() -> None:
