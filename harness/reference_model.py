@@ -49,17 +49,19 @@ SHOWN_MAX = 8
 class ReferenceModel:
     """What one side's core must answer. `findings` are for whoever reads them to empty.
 
-    `is_lost`: the model judges nothing until the next reset.
+    `root_node_handle` asks the core itself. `is_lost`: nothing is judged until the next reset.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, root_node_handle: Callable[[], NodeId]) -> None:
         self._config = config
+        self._root_node_handle = root_node_handle
         self.findings: list[Finding] = []
         self._forget()
 
     def _forget(self) -> None:
         self._prefixes = Prefixes(self._config)
-        self._ends: dict[NodeId, Page] = {}
+        self._root_node = self._root_node_handle()
+        self._ends: dict[NodeId, Page] = {self._root_node: self._prefixes.root}
         self._unplaced: Counter[NodeId] = Counter()
         self._insertion: Insertion | None = None
         self._quota: int | None = None
@@ -109,7 +111,7 @@ class ReferenceModel:
     def _place(self, node: NodeId | None, end: Page) -> None:
         """A handle was told for a prefix; it stands for that one as long as it lives (NODE-4)."""
         known = self._ends.setdefault(node, end) if node is not None else None
-        if known is not end:
+        if known is not end or (end is self._prefixes.root and node != self._root_node):
             other = "nothing" if known is None else f"one of {known.length} units"
             self._find(f"the node of a prefix of {end.length} units is that of {other}")
         elif node is not None and node in self._unplaced:
@@ -231,13 +233,15 @@ class ReferenceModel:
         declines = base is not None and end is not known.root and end.rotation_base != base
         self._expect("rotation_tail_declined", result.rotation_tail_declined, declines)
         self._expect("prefix_len of an insert", result.prefix_len, end.length)
+        is_empty = end is known.root and not insertion.rest
+        self._expect("mamba_exist of an insert", result.mamba_exist, is_empty)
         duplicates = 0 if declines else max(0, end.length - params.prev_prefix_len)
         self._expect("number of slots that an insert frees", insertion.freed, duplicates)
         if self.is_lost or declines:
             return
         leaf = known.add(end, insertion.rest, insertion.values[end.length :], base)
         self._place(result.last_device_node, leaf)
-        if params.track_adopted_ranges and leaf is not known.root:
+        if params.track_adopted_ranges and not is_empty:
             adopted = {FULL: [(end.length, leaf.length)]} if insertion.rest else {}
             self._expect("adopted_ranges of an insert", result.adopted_ranges, adopted)
 
@@ -261,10 +265,10 @@ class ReferenceModel:
     def _inc_lock(
         self, result: Any, node_id: NodeId, skip_lock_components: Sequence[ComponentType] = ()
     ) -> None:
-        if FULL not in skip_lock_components:
-            moved = self._lock(node_id, 1)
-            if moved is not None:
-                self._expect("delta of a lock", result.delta, moved)
+        is_skipped = FULL in skip_lock_components
+        moved = None if is_skipped else self._lock(node_id, 1)
+        if is_skipped or moved is not None:
+            self._expect("delta of a lock", result.delta, moved)
 
     def _dec_lock(
         self, result: Any, node_id: NodeId, params: DecLockRefParams, skip_swa: bool = False
@@ -295,10 +299,14 @@ class ReferenceModel:
         elif result.node_id is None and evicted < self._quota and left and not self._unplaced:
             self._find(f"a walk ends after {evicted} units, although {left} can be evicted")
         self._offered = result.node_id
+        self._expect("made_progress", result.made_progress, result.node_id is not None)
         self._give_back(result)
 
     def _evict_leaf(self, result: Any, node_id: NodeId, is_write_back: bool) -> None:
-        self._evicted(result, node_id, result.backup_kv is None)
+        asks, count = result.backup_kv is not None, result.tracker.get(FULL, 0)
+        self._evicted(result, node_id, not asks)
+        self._expect("whether an eviction asks for a backup", asks, is_write_back)
+        self._expect("unbacked_tokens of an eviction", result.unbacked_tokens, count)
 
     def _drop(self, result: Any, node_id: NodeId) -> None:
         self._evicted(result, node_id, result.is_dropped)

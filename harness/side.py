@@ -126,7 +126,8 @@ class LocalSide:
         except Exception as error:
             return type(error).__name__
         is_modelled = settings.model and config.components == ("full",)
-        self.model = ReferenceModel(config) if is_modelled else None
+        root = self._core.root_node_handle
+        self.model = ReferenceModel(config, root) if is_modelled else None
         self.recorder = Recorder(self._core, settings.ordered, self.model)
         core = cast(TreeCore, self.recorder)
         self.cache = Cache(core, config, self.pools)
