@@ -171,7 +171,17 @@ def _call(name: str, fields: dict[str, Any], indent: int | None = None) -> str:
     line = f"{name}({', '.join(shown)})"
     if indent is None or indent + len(line) <= WIDTH:
         return line
-    return "\n".join([f"{name}(", *[f"    {argument}," for argument in shown], ")"])
+    arguments = [
+        argument if len(argument) + 5 <= WIDTH else f"{field}={_mapping_in_lines(value)}"
+        for argument, (field, value) in zip(shown, fields.items(), strict=True)
+    ]
+    return "\n".join([f"{name}(", *[f"    {argument}," for argument in arguments], ")"])
+
+
+def _mapping_in_lines(mapping: dict[str, Any]) -> str:
+    """A mapping of an argument, an entry a line; a configuration has nothing longer."""
+    entries = [f"        {_literal(key)}: {_literal(item)}," for key, item in mapping.items()]
+    return "\n".join(["{", *entries, "    }"])
 
 
 def _literal(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""What the commands say: the object of --json, replaying and showing what was found, the cores."""
+"""What the commands say: the object of --json, replaying what was found, the cores."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_check_says_that_the_saved_traces_agree(command: Command, place: Path) -
     assert ended.out.startswith("1 saved traces agree\n")
 
 
-# --- A divergence, saved, replayed and shown ----------------------------------------------
+# --- A divergence, saved and replayed -----------------------------------------------------
 
 
 def test_a_saved_divergence_replays_with_the_same_signature(command: Command, place: Path) -> None:
@@ -160,28 +160,6 @@ def test_a_replay_that_skips_everything_has_not_agreed(command: Command, place: 
     ended = command("replay", "bad.jsonl", "--pair", "python,twin")
     assert ended.code == 2
     assert "no trace was replayed" in ended.err
-
-
-def test_show_prints_both_sides_at_the_op_where_they_part(command: Command, place: Path) -> None:
-    save(place / "leak.jsonl", list(LEAK), pair=("python", "leaky"), note="a leak")
-    ended = command("show", "leak.jsonl")
-    assert ended.code == 1
-    lines = ended.out.splitlines()
-    assert lines[:2] == ["leak.jsonl: 3 ops", "  a leak"]
-    assert "they part at op 1 (core_insert): calls[0].begin_insert.result.actions.length" in lines
-    sound, leaky = ended.out.split("\nleaky:\n")
-    sound = sound.split("\npython:\n")[1]
-    assert "begin_insert(" in sound
-    assert "FreeDeviceKV(" in sound
-    assert "begin_insert(" in leaky
-    assert "FreeDeviceKV(" not in leaky
-
-
-def test_show_of_an_agreeing_trace_says_so(command: Command, place: Path) -> None:
-    save(place / "leak.jsonl", list(LEAK))
-    ended = command("show", "leak.jsonl", "--pair", "python,twin")
-    assert ended.code == 0
-    assert ended.out.splitlines()[-1] == "python and twin agree on it"
 
 
 # --- Cores of other packages --------------------------------------------------------------
