@@ -91,7 +91,7 @@ def _report(result: Minimized, path: Path, target: Path, progress: Path) -> int:
     out.print(f"{result.trials} traces tried in {result.seconds:.1f} s", highlight=False)
     if result.is_minimal:
         progress.unlink(missing_ok=True)
-        tried = ", ".join(f"{name} {count}" for name, count in result.tried.items() if count)
+        tried = ", ".join(f"{name} {count}" for name, count in result.tried.items())
         out.print(f"1-minimal: none of its neighbours keeps that ({tried})", highlight=False)
     else:
         out.print("time ran out: the same command goes on from here, with --time for longer")

@@ -64,7 +64,7 @@ def _fields(draft: Draft) -> Iterator[Candidate]:
         if field == "bigram":
             yield _single_tokens(draft)
         yield changed(draft, {}, replace(config, **{field: default}))
-        for simpler in _simpler(value):
+        for simpler in _simpler(field, value):
             yield changed(draft, {}, replace(config, **{field: simpler}))
 
 
@@ -78,7 +78,7 @@ def _single_tokens(draft: Draft) -> Candidate:
     return changed(draft, new, replace(draft.config, bigram=False))
 
 
-def _simpler(value: Any) -> Iterator[Any]:
+def _simpler(field: str, value: Any) -> Iterator[Any]:
     if isinstance(value, str):
         if value != value.lower():
             yield value.lower()
@@ -86,6 +86,8 @@ def _simpler(value: Any) -> Iterator[Any]:
         for name, item in value.items():
             rest = {other: kept for other, kept in value.items() if other != name}
             yield rest
+            if field == "lora_names":
+                continue
             numbers = simpler_numbers(item) if type(item) is int else (0, 1, 2, 3, 4)
             for simpler in numbers:
                 if cost_of(simpler) < cost_of(item):

@@ -51,6 +51,8 @@ class _Task(msgspec.Struct):
     deadline: float
 
 
+_ENCODE = msgspec.json.Encoder().encode
+
 Waiting = deque[tuple[Candidate, Future[bytes]]]
 
 
@@ -98,7 +100,12 @@ class Together:
                 future.cancel()
 
     def _submit(self, base: Draft, candidate: Candidate, deadline: float) -> Future[bytes]:
-        task = msgspec.json.encode(_Task(base, candidate, deadline))
+        known = self._memo.outcomes.get(candidate.draft.digest())
+        if known is not None and known.slip == DEAD_PROCESS:
+            done: Future[bytes] = Future()
+            done.set_result(_ENCODE(_deadly(candidate.draft)))
+            return done
+        task = _ENCODE(_Task(base, candidate, deadline))
         # The first call starts the processes: Ctrl-C must not reach them while they import.
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
@@ -134,9 +141,12 @@ class Together:
         except BrokenProcessPool:
             self._pool.shutdown(cancel_futures=True)
             self._pool = self._open()
-            draft = candidate.draft
-            return Evaluation([Trial(draft.digest(), Outcome(False, None, DEAD_PROCESS), draft)])
+            return _deadly(candidate.draft)
         return msgspec.json.decode(data, type=Evaluation)
+
+
+def _deadly(draft: Draft) -> Evaluation:
+    return Evaluation([Trial(draft.digest(), Outcome(False, None, DEAD_PROCESS), draft)])
 
 
 # --- In a process of the pool ---------------------------------------------------------------
@@ -160,4 +170,4 @@ def _open_judge(start: bytes) -> None:
 def _evaluate(data: bytes) -> bytes:
     task = msgspec.json.decode(data, type=_Task)
     assert _judge is not None, "a process of the pool opens its sides first"
-    return msgspec.json.encode(_judge.evaluate(task.base, task.candidate, task.deadline))
+    return _ENCODE(_judge.evaluate(task.base, task.candidate, task.deadline))

@@ -108,7 +108,7 @@ class Search:
         counts: Counter[str] = Counter()
         for number, tried in in_vain.items():
             counts[PASSES[number][0]] += tried
-        self.tried = dict(counts)
+        self.tried = {name: count for name, count in counts.items() if count}
 
     def _sweep(self, one: Pass) -> int:
         """Run one pass from start to end; the number of candidates that it had."""
