@@ -51,7 +51,7 @@ class _Task(msgspec.Struct):
     deadline: float
 
 
-_ENCODE = msgspec.json.Encoder().encode
+_ENCODE = msgspec.msgpack.Encoder().encode
 
 Waiting = deque[tuple[Candidate, Future[bytes]]]
 
@@ -127,7 +127,7 @@ class Together:
             waiting.clear()
             waiting.extend((one, self._submit(base, one, deadline)) for one in rest)
         else:
-            evaluation = msgspec.json.decode(data, type=Evaluation)
+            evaluation = msgspec.msgpack.decode(data, type=Evaluation)
         self._memo.relinked |= evaluation.relinked
         self._memo.outcomes |= {trial.digest: trial.outcome for trial in evaluation.trials}
         return evaluation
@@ -142,7 +142,7 @@ class Together:
             self._pool.shutdown(cancel_futures=True)
             self._pool = self._open()
             return _deadly(candidate.draft)
-        return msgspec.json.decode(data, type=Evaluation)
+        return msgspec.msgpack.decode(data, type=Evaluation)
 
 
 def _deadly(draft: Draft) -> Evaluation:
@@ -168,6 +168,6 @@ def _open_judge(start: bytes) -> None:
 
 
 def _evaluate(data: bytes) -> bytes:
-    task = msgspec.json.decode(data, type=_Task)
+    task = msgspec.msgpack.decode(data, type=_Task)
     assert _judge is not None, "a process of the pool opens its sides first"
     return _ENCODE(_judge.evaluate(task.base, task.candidate, task.deadline))
