@@ -21,10 +21,9 @@ class Marked(msgspec.Struct, frozen=True):
 
 
 class Tree(msgspec.Struct, frozen=True):
-    """A tree to show: what to write above it, whose it is (None: both sides'), its nodes."""
+    """A tree to show: what to write above it, and its nodes, root first."""
 
     title: str
-    side: str | None
     nodes: list[Marked]
 
 
@@ -36,25 +35,25 @@ def trees_before(sides: Sequence[SideView]) -> list[Tree]:
     """The trees before the op; one where both sides show the same."""
     shown = [side for side in sides if side.tree_before]
     if _are_alike([side.tree_before for side in shown]):
-        return [_before(BOTH, None, shown[0].tree_before or [], shown)]
-    return [_before(f"on {side.name}", side.name, side.tree_before or [], [side]) for side in shown]
+        return [_before(BOTH, shown[0].tree_before or [], shown)]
+    return [_before(f"on {side.name}", side.tree_before or [], [side]) for side in shown]
 
 
 def trees_after(sides: Sequence[SideView]) -> list[Tree]:
     """The trees after the op; one where both sides show the same."""
     shown = [side for side in sides if side.tree_after]
     if _are_alike([side.tree_after for side in shown]):
-        return [Tree(BOTH, None, _after(shown[0], shown))]
-    return [Tree(f"on {side.name}", side.name, _after(side, shown)) for side in shown]
+        return [Tree(BOTH, _after(shown[0], shown))]
+    return [Tree(f"on {side.name}", _after(side, shown)) for side in shown]
 
 
 def _are_alike(trees: Sequence[list[TreeNode] | None]) -> bool:
     return len(trees) == 2 and _content_of(trees[0]) == _content_of(trees[1])
 
 
-def _before(title: str, side: str | None, tree: list[TreeNode], sides: list[SideView]) -> Tree:
+def _before(title: str, tree: list[TreeNode], sides: list[SideView]) -> Tree:
     goes = _gone(sides)
-    return Tree(title, side, [Marked(node, goes.get(node.handle, "")) for node in tree])
+    return Tree(title, [Marked(node, goes.get(node.handle, "")) for node in tree])
 
 
 def _gone(sides: Sequence[SideView]) -> dict[int | None, str]:

@@ -6,11 +6,6 @@ Nothing is imported before a name is asked for, so that a worker in a foreign en
 interpreter without torch, can load this module. `__init__.pyi` tells type checkers the names.
 """
 
-from __future__ import annotations
-
-import importlib
-from typing import Any
-
 __all__ = ["Config", "assert_agree", "ops", "why_missing"]
 
 _HOMES = {
@@ -22,10 +17,12 @@ _HOMES = {
 """The module of each public name; `ops` is a module itself."""
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = importlib.import_module(f"{__name__}.{_HOMES[name]}")
+    from importlib import import_module
+
+    home = import_module(f"{__name__}.{_HOMES[name]}")
     return home if name == "ops" else getattr(home, name)
 
 

@@ -204,17 +204,6 @@ def test_the_public_names_are_those_that_the_package_lists() -> None:
         treedrift.nonsense  # noqa: B018 -- reading the name is what is tested
 
 
-def test_importing_the_package_imports_nothing_else() -> None:
-    code = "import sys, treedrift; print(any(n in sys.modules for n in ('torch', 'msgspec')))"
-    run = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    assert run.stdout == "False\n"
-
-
-ROOT = Path(__file__).parents[2]
-
-
 def test_agreeing_cores_pass_and_differing_ones_are_explained(command: Command) -> None:
     treedrift.assert_agree(("python", "twin"), Config(), LEAK)
     with pytest.raises(AssertionError, match="python against leaky: they part at op 1"):
