@@ -118,6 +118,16 @@ def test_missing_packages_are_named_with_what_to_install(
     ]
 
 
+def test_a_campaign_ends_without_the_packages_with_its_summary_alone(
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(report_command, "NEEDED", ("no_such_module_anywhere",))
+    assert report_command.write_all(run_folder) == [run_folder / "summary.md"]
+    said = capsys.readouterr().err
+    assert said.startswith("no page and no JUnit XML: reports need no_such_module_anywhere")
+    assert len(said.splitlines()) == 1
+
+
 def test_a_kill_table_becomes_a_page_beside_it(command: Command, tmp_path: Path) -> None:
     file = tmp_path / "kills.json"
     canary = {"drill": "leaked-slots", "caught": True, "ops": 17, "seconds": 0.2}
