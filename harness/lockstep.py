@@ -283,13 +283,13 @@ class _Case:
                 continue
             op_index = None if batch is None else self.result.op_count + index
             op_kind = "drain" if batch is None else ops.kind_of(batch[index])
-            found = _difference(pair, one, other, op_index, op_kind) or _finding(
-                pair, one, other, op_index, op_kind
-            )
-            if found is not None:
-                yield found
-                if not found.is_soft:
-                    return
+            # A soft difference hides no finding: the oracle may not repeat it.
+            for told in (_difference, _finding):
+                found = told(pair, one, other, op_index, op_kind)
+                if found is not None:
+                    yield found
+                    if not found.is_soft:
+                        return
         if len(left.observations) != len(right.observations):
             shorter = min(len(left.observations), len(right.observations))
             yield Divergence(

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from tests.harness.spoilt_cores import returns, side
 from treedrift.backends.python_core import PythonTreeCore
 from treedrift.harness.compare import Divergence, signature_of
 from treedrift.harness.config import Config
 from treedrift.harness.lockstep import LocalClient, Lockstep
 from treedrift.harness.ops import (
     AnyOp,
+    Ask,
     CoreInsert,
     CoreMatch,
     Evict,
@@ -69,9 +73,9 @@ GUILTY: list[tuple[str, list[AnyOp], Config, str]] = [
 def test_the_spoilt_side_is_named_wherever_it_stands(
     drill: str, trace: list[AnyOp], config: Config, verdict: str
 ) -> None:
-    for drills, side in (((drill, ""), "left"), (("", drill), "right")):
+    for drills, guilty in (((drill, ""), "left"), (("", drill), "right")):
         found = part(drills, trace, config)
-        assert found.side == side
+        assert found.side == guilty
         assert found.verdict is not None
         assert found.verdict.startswith(verdict), found.verdict
 
@@ -105,6 +109,21 @@ def test_the_verdict_is_no_part_of_the_kind() -> None:
         for drills in (("", "full-hit-left-at-default"), ("full-hit-left-at-default", ""))
     }
     assert kinds == {"difference:core_match:calls[].match_prefix.result.full_kv_hit_length"}
+
+
+def test_a_finding_beside_a_soft_difference_is_told_too() -> None:
+    def spoilt(phase: int | None) -> LocalSide:
+        def spoil(core: Any) -> None:
+            returns("rotation_base_of", lambda base: 7)(core)
+            returns("rotation_phase_of", lambda _: phase)(core)
+
+        return side(spoil)
+
+    clients = {name: LocalClient(name, spoilt(phase)) for name, phase in (("a", None), ("b", 1))}
+    trace: list[AnyOp] = [FOUR, Ask("rotation", ["live:0"]), CoreMatch([1])]
+    soft, hard = Lockstep(clients, [("a", "b")]).run(Config(), trace, Settings()).divergences
+    assert (soft.is_soft, soft.side, soft.verdict) == (True, None, None)
+    assert (hard.kind, hard.op_index, hard.side) == ("oracle", 1, None)
 
 
 def test_a_finding_without_a_difference_is_no_verdict() -> None:
