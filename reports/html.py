@@ -89,9 +89,9 @@ class _Finding:
         self.headline = headline(kind.first)
         self.place = place_of(kind.first)
         self.note = run.note_of(kind) if kind.is_known else ""
-        self.guilty = kind.first.side
+        self.guilty, self.verdict = kind.first.side, kind.first.verdict
         if kind.explanation is not None and kind.explanation.guilty:
-            self.guilty = kind.explanation.guilty
+            self.guilty, self.verdict = kind.explanation.guilty, kind.explanation.verdict
 
     @property
     def rows(self) -> list[tuple[str, Markup | str, Markup | str, bool]]:

@@ -28,6 +28,7 @@ from ..harness.events import (
 )
 from ..harness.explanation import Explanation
 from ..harness.lockstep import Pair
+from ..harness.rules import rule_numbered
 from ..harness.tally import Tally
 from .commands import Command, next_commands
 from .words import plural, versus
@@ -64,14 +65,26 @@ class Kind(msgspec.Struct, kw_only=True):
 
     @property
     def explanation(self) -> Explanation | None:
-        """Its explanation, if there is one yet."""
-        return None if self.explained is None else self.explained.explanation
+        """Its explanation, if there is one yet; the ledger knows better which rule decides."""
+        told = None if self.explained is None else self.explained.explanation
+        rule = self.rule
+        if told is None or rule is None or rule == told.rule:
+            return told
+        return msgspec.structs.replace(told, rule=rule, rule_text=rule_numbered(rule).text)
 
     @property
     def rule(self) -> str | None:
         """The rule that decides about it, if one is known."""
-        told = None if self.explanation is None else self.explanation.rule
-        return told or (None if self.judged is None else self.judged.rule)
+        judged = None if self.judged is None else self.judged.rule
+        explained = None if self.explained is None else self.explained.explanation.rule
+        return judged or explained
+
+    @property
+    def rule_text(self) -> str | None:
+        """What that rule says, in one sentence."""
+        if self.explanation is not None:
+            return self.explanation.rule_text
+        return None if self.rule is None else rule_numbered(self.rule).text
 
     @property
     def file(self) -> str | None:

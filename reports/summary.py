@@ -84,7 +84,7 @@ def _divergence(kind: Kind) -> dict[str, Any]:
         "status": None if kind.judged is None else kind.judged.status,
         "known": None if kind.judged is None else kind.judged.known,
         "rule": kind.rule,
-        "rule_text": None if explanation is None else explanation.rule_text,
+        "rule_text": kind.rule_text,
         "guilty": None if explanation is None else explanation.guilty,
         "shrunk": None if kind.shrunk is None else _shrunk(kind.shrunk),
     }

@@ -14,9 +14,11 @@ from rich.text import Text
 from ..harness import campaign, events
 from ..harness.compare import Divergence
 from .commands import next_commands
-from .words import cut_alike, plural
+from .words import cut_alike, headline, plural
 
 VALUE_WIDTH_MAX = 160
+
+LINE_MAX = 300
 
 LINE_SECONDS = 10.0
 """Where lines can't be redrawn, as in a CI log, progress is told every so often."""
@@ -72,7 +74,7 @@ def found_line(divergence: Divergence) -> Text:
     """One line for a new kind of divergence."""
     text = Text("found ", style="bold red")
     text.append(f"{' against '.join(divergence.pair)}: ", style="bold")
-    text.append(f"{divergence.kind} at {divergence.op_kind}, {divergence.where}"[:300])
+    text.append(headline(divergence)[:LINE_MAX])
     return text
 
 

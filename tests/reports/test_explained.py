@@ -197,6 +197,11 @@ def test_what_is_not_known_is_left_out() -> None:
         assert not re.search(rf"^{word}", text, re.MULTILINE), word
 
 
+def test_calls_stand_before_the_one_that_parts_or_alone() -> None:
+    assert "\nCalls before, on both sides\n  is_root(" in text_explanation(explanation())
+    assert "\nCalls, on both sides\n  is_root(" in text_explanation(explanation(call=None))
+
+
 def test_a_drain_and_a_refusal_say_where_they_are() -> None:
     step = "the final drain, step 4 of 5: everything is evicted"
     drain = text_explanation(explanation(op_index=None, op_kind="drain", op=step))

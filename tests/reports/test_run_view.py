@@ -10,6 +10,7 @@ import pytest
 from tests.reports import fixed_stream
 from tests.reports.fixed_stream import CRASH, EVICTION, GROUPING, PAIR
 from treedrift.harness.events import Canary, Checkpoint, Event, Finished, Found, Started
+from treedrift.harness.rule_texts import RULE_TEXTS
 from treedrift.harness.tally import Tally
 from treedrift.reports import tables
 from treedrift.reports.run import RunView
@@ -47,6 +48,18 @@ def test_a_kind_is_looked_at_in_its_shrunk_trace(run: RunView) -> None:
         "runs/nightly/findings/eviction-7.min.jsonl",
         "runs/nightly/findings/crash-8.jsonl",
     ]
+
+
+def test_the_ledger_knows_better_which_rule_decides(run: RunView) -> None:
+    (grouping,) = run.known
+    assert grouping.judged is not None
+    grouping.judged.rule = "EVT-20"
+    assert grouping.rule == "EVT-20"
+    assert grouping.explanation is not None
+    assert grouping.explanation.rule == "EVT-20"
+    assert grouping.rule_text == grouping.explanation.rule_text == RULE_TEXTS["EVT-20"]
+    grouping.explained = None
+    assert grouping.rule_text == RULE_TEXTS["EVT-20"]
 
 
 def test_only_a_trace_that_can_become_smaller_is_offered_for_shrinking(run: RunView) -> None:

@@ -306,10 +306,9 @@ def test_a_new_kind_gets_a_line_and_a_known_one_none() -> None:
     assert told == [found_line(divergence()).plain]
 
 
-def test_the_line_of_a_find_says_pair_op_and_place() -> None:
+def test_the_line_of_a_find_says_pair_op_and_what_differs() -> None:
     assert found_line(divergence()).plain == (
-        "found python against rust: difference at evict, "
-        "calls[0].evict_device_next_node.result.node_id"
+        "found python against rust: evict: evict_device_next_node answers another node_id"
     )
 
 
