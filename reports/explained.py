@@ -193,7 +193,8 @@ def _calls(explanation: Explanation) -> list[RenderableType]:
     common = _common(calls)
     parts: list[RenderableType] = []
     if common:
-        parts += [_title("Calls before, on both sides"), *map(_line, common)]
+        title = "Calls before, on both sides" if explanation.call else "Calls, on both sides"
+        parts += [_title(title), *map(_line, common)]
     for side, made in zip(sides, calls, strict=True):
         lines = made[len(common) :]
         if side.outcome:

@@ -23,6 +23,10 @@ from .reports.explained import print_explanation
 from .reports.words import plural
 
 
+MINIMAL = ".min.jsonl"
+"""How the name of a trace ends that was shrunk already."""
+
+
 class Shown(msgspec.Struct, kw_only=True):
     """What was shown: the object of `--json`.
 
@@ -67,7 +71,8 @@ def _replay(path: Path, trace: Trace, pair: Pair) -> Shown:
             config = trace.header.config
             shown.refused = lockstep.run(config, [], replay_settings([pair], config)).refused
         else:
-            following = next_commands(str(path), pair, is_minimal=len(trace.ops) <= 1)
+            is_minimal = path.name.endswith(MINIMAL) or len(trace.ops) <= 1
+            following = next_commands(str(path), pair, is_minimal=is_minimal)
             shown.commands = [command for command in following if command.name != "show"]
     finally:
         lockstep.close()

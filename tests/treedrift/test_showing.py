@@ -55,6 +55,12 @@ def test_the_object_of_json_holds_the_whole_explanation(command: Command, place:
     assert [one["name"] for one in told["commands"]] == ["replay", "shrink", "repro"]
 
 
+def test_a_shrunk_trace_is_not_to_be_shrunk_again(command: Command, place: Path) -> None:
+    save(place / "leak.min.jsonl", LEAK, pair=("python", "leaky"))
+    commands = command("show", "leak.min.jsonl", "--json").json["commands"]
+    assert [one["name"] for one in commands] == ["replay", "repro"]
+
+
 def test_an_agreeing_trace_is_printed_and_said_to_agree(command: Command, place: Path) -> None:
     save(place / "leak.jsonl", LEAK, Config(page_size=2), note="a leak")
     ended = command("show", "leak.jsonl", "--pair", "python,twin")
