@@ -15,7 +15,7 @@ from hypothesis import settings as Settings  # noqa: N812  It is a class, whatev
 from hypothesis.stateful import run_state_machine_as_test
 
 from treedrift.harness.lockstep import Lockstep, Pair
-from treedrift.harness.opening import allows_hostile, open_lockstep, replay_settings
+from treedrift.harness.opening import allows_hostile, names_of, open_lockstep, replay_settings
 from treedrift.harness.trace import dump_trace, new_trace, write_trace
 
 from .hypothesis_profiles import settings_named
@@ -54,7 +54,9 @@ def machine_of(
         "listen": staticmethod(listen),
         "__doc__": Machine.__doc__,
     }
-    return type("Machine", (Machine,), bound)
+    # Hypothesis knows a machine by its name: in the database, and to derive seeds from.
+    names = "_".join(names_of(lockstep.pairs))
+    return type(re.sub(r"\W", "_", f"Machine_{names}_{profile.name}"), (Machine,), bound)
 
 
 def check_pair(
