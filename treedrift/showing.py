@@ -22,7 +22,6 @@ from .reports.commands import Command, next_commands
 from .reports.explained import print_explanation
 from .reports.words import plural
 
-
 MINIMAL = ".min.jsonl"
 """How the name of a trace ends that was shrunk already."""
 
