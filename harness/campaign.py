@@ -61,7 +61,8 @@ Listener = Callable[[Event], None]
 class Start(msgspec.Struct, kw_only=True):
     """Where a job begins: at its first case, or where an earlier run of it ended.
 
-    `kinds` are those that the run has found before: pair and signature of each.
+    `kinds` are those that the run has found before: pair and signature of each. `told` are the
+    finds of this job that are on record, with the number of their case.
     """
 
     job: int = 0
@@ -69,6 +70,7 @@ class Start(msgspec.Struct, kw_only=True):
     tally: Tally = msgspec.field(default_factory=Tally.empty)
     seconds: float = 0.0
     kinds: list[tuple[Pair, str]] = []
+    told: list[tuple[int, Pair, str]] = []
 
 
 class Campaign:
@@ -93,8 +95,8 @@ class Campaign:
         self._listen = listen
         self._closely = closely
         self._start = start or Start()
-        self._settled: dict[tuple[Pair, str], Divergence] = {}
         self._known_kinds = set(self._start.kinds)
+        self._told = set(self._start.told)
         self._checkpoint_due = 0.0
         self.tally = self._start.tally
         self.kinds: dict[tuple[Pair, str], Divergence] = {}
@@ -139,10 +141,12 @@ class Campaign:
         self._listen(Checkpoint(job=job, next_case=next_case, tally=so_far, seconds=seconds))
 
     def _keep(self, case: Case, raw: Divergence) -> None:
-        settled = self._settled.get((raw.pair, raw.signature))
-        if settled is None:
-            settled = self._settled[raw.pair, raw.signature] = self._settle(case, raw)
+        settled = self._settle(case, raw)
         key = (settled.pair, settled.signature)
+        # A kind counts once a case, also when a case that was cut is run again.
+        if (case.number, *key) in self._told:
+            return
+        self._told.add((case.number, *key))
         self.occurrences[key] += 1
         is_new = key not in self.kinds and key not in self._known_kinds
         if is_new:
@@ -155,7 +159,8 @@ class Campaign:
 
     def _settle(self, case: Case, raw: Divergence) -> Divergence:
         """What a replay shows of a find; the find itself if it shows nothing, or can't be run."""
-        if self._closely is None or raw.kind not in ("difference", "oracle"):
+        is_seen_alike = raw.is_soft or raw.kind not in ("difference", "oracle")
+        if self._closely is None or is_seen_alike:
             return raw
         pair = raw.pair
         clients = {name: self._lockstep.clients[name] for name in pair}
@@ -163,9 +168,8 @@ class Campaign:
         replay = Lockstep(clients, [pair]).run(
             case.config, case.ops[:end], self._closely(pair, case.config)
         )
-        same = [found for found in replay.divergences if found.signature == raw.signature]
-        hard = [found for found in replay.divergences if not found.is_soft or raw.is_soft]
-        return (same or hard or [raw])[0]
+        hard = [found for found in replay.divergences if not found.is_soft]
+        return (hard or [raw])[0]
 
 
 def save(folder: Path, case: Case, divergence: Divergence) -> Path:

@@ -225,7 +225,8 @@ def _run(log: RunLog, plan: Plan, options: Options, interrupted: bool, json_: bo
     if not interrupted and not log.standing.is_spent(plan.budget):
         starts = [log.standing.start_of(job) for job in range(plan.jobs)]
         with ProgressView(err, plan.budget).live() as view:
-            interrupted = run_plan(plan, _both(view, log.tell), starts)
+            # Written down before it is shown: what somebody has seen is never lost.
+            interrupted = run_plan(plan, _both(log.tell, view), starts)
     if not interrupted:
         try:
             triage(log, options)

@@ -12,7 +12,7 @@ from .harness.campaign import Budget, Case, Start
 from .harness.corpus import find_traces
 from .harness.events import Event, Found
 from .harness.lockstep import Pair
-from .harness.opening import NEVER, SMALL_POOL, allows_hostile, settings_for
+from .harness.opening import allows_hostile
 from .harness.trace import Trace, read_trace
 from .options import err
 from .reports.terminal import ProgressView
@@ -71,7 +71,7 @@ def _replay_group(
         def listen(event: Event) -> None:
             if isinstance(event, Found):
                 event.divergence.file = str(group[event.case][0])
-            view(event)
             log.tell(event)
+            view(event)
 
         return run_cases(pairs, settings, cases(), Budget(), None, listen, Start(job=job))

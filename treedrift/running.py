@@ -12,7 +12,13 @@ from .harness.campaign import Budget, Campaign, Case, Start, numbered
 from .harness.config import Config
 from .harness.events import Event
 from .harness.lockstep import Pair
-from .harness.opening import allows_hostile, open_lockstep, replay_settings, settings_for
+from .harness.opening import (
+    SMALL_POOL,
+    allows_hostile,
+    open_lockstep,
+    replay_settings,
+    settings_for,
+)
 from .harness.side import Settings, collect_rarely
 from .models import hypothesis_engine
 from .models.profiles import profile_named
@@ -93,7 +99,13 @@ def run_cases(
     torch.set_num_threads(1)  # The tensors are small, and the other core has work of its own.
 
     def closely(pair: Pair, config: Config) -> Settings:
-        return replay_settings([pair], config, settings.device)
+        # What a core can show is looked up once a pair, and not once a find.
+        key = pair, config.capacity > SMALL_POOL
+        if key not in known:
+            known[key] = replay_settings([pair], config, settings.device)
+        return known[key]
+
+    known: dict[tuple[Pair, bool], Settings] = {}
 
     lockstep = open_lockstep(pairs)
     collect_rarely()

@@ -17,13 +17,14 @@ from .harness.tally import Tally
 
 
 class Standing(msgspec.Struct, kw_only=True):
-    """The last checkpoint of every job, and the kinds found so far: pair and signature of each.
+    """The last checkpoint of every job, the kinds found so far, and the cases that showed them.
 
     Replays before a campaign are told as jobs with negative numbers; they spend no budget.
     """
 
     checkpoints: dict[int, Checkpoint] = {}
     kinds: dict[tuple[Pair, str], None] = {}
+    told: dict[int, list[tuple[int, Pair, str]]] = {}
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> Standing:
@@ -38,7 +39,9 @@ class Standing(msgspec.Struct, kw_only=True):
         if isinstance(event, Checkpoint):
             self.checkpoints[event.job] = event
         elif isinstance(event, Found):
-            self.kinds[event.divergence.pair, event.divergence.signature] = None
+            kind = (event.divergence.pair, event.divergence.signature)
+            self.kinds[kind] = None
+            self.told.setdefault(event.job, []).append((event.case, *kind))
 
     def tally(self) -> Tally:
         """What all jobs together have counted."""
@@ -53,7 +56,7 @@ class Standing(msgspec.Struct, kw_only=True):
 
     def start_of(self, job: int) -> Start:
         """Where a job goes on."""
-        start = Start(job=job, kinds=list(self.kinds))
+        start = Start(job=job, kinds=list(self.kinds), told=self.told.get(job, []))
         checkpoint = self.checkpoints.get(job)
         if checkpoint is not None:
             start.next_case, start.seconds = checkpoint.next_case, checkpoint.seconds
