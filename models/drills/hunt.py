@@ -8,7 +8,7 @@ what that shows is the signature of record. Shrinking is a function that is hand
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
+from itertools import takewhile
 from time import monotonic
 from typing import Any, Protocol
 
@@ -74,10 +74,6 @@ class Catch(msgspec.Struct, kw_only=True):
         return None if self.shrunk is None else len(self.shrunk.ops)
 
 
-class _TimeIsUpError(Exception):
-    """The budget ended inside a case."""
-
-
 def pair_of(drill: Drill) -> Pair:
     """The sound core and the spoilt one."""
     return ("python", f"drill:{drill.name}")
@@ -108,24 +104,24 @@ def _search(drill: Drill, lockstep: Lockstep, seconds: float, seed: int) -> Catc
     started = monotonic()
     catch = Catch(drill=drill.name, caught=False)
     settings = settings_for([pair_of(drill)])
-    done = 0
 
-    def tell(in_case: int) -> None:
-        catch.ops = done + in_case
-        if monotonic() - started > seconds:
-            raise _TimeIsUpError
+    def is_up() -> bool:
+        return monotonic() - started > seconds
 
-    with suppress(_TimeIsUpError):
-        for number, config, ops in _cases(seed):
-            catch.cases += 1
-            found = _first(lockstep.run(config, ops, settings, tell).divergences)
-            if found is not None:
-                end = None if found.op_index is None else found.op_index + 1
-                catch.caught, catch.by = True, found.signature
-                catch.trace = _trace(drill, config, ops[:end], number, found)
-                catch.ops = done + len(catch.trace.ops)
-                break
-            done += len(ops)
+    for number, config, ops in _cases(seed):
+        if is_up():
+            break
+        # A case that the time cuts short is compared as far as it came.
+        result = lockstep.run(config, takewhile(lambda _: not is_up(), ops), settings)
+        found = _first(result.divergences)
+        catch.cases += 1
+        if found is not None:
+            end = result.op_count if found.op_index is None else found.op_index + 1
+            catch.caught, catch.by = True, found.signature
+            catch.trace = _trace(drill, config, ops[:end], number, found)
+            catch.ops += end
+            break
+        catch.ops += result.op_count
     catch.seconds = monotonic() - started
     return catch
 
