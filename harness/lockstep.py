@@ -135,6 +135,10 @@ class Lockstep:
         self.clients = clients
         self.pairs = list(pairs)
 
+    def start(self) -> None:
+        """Wait until every worker is up, before time is measured; one that fails is told later."""
+        self.run(Config(), (), Settings())
+
     def close(self) -> None:
         """Close every side."""
         for client in self.clients.values():

@@ -12,7 +12,7 @@ from .harness.campaign import Budget, Case, Start
 from .harness.corpus import find_traces
 from .harness.events import Event, Found
 from .harness.lockstep import Pair
-from .harness.opening import allows_hostile
+from .harness.opening import allows_hostile, replay_settings
 from .harness.trace import Trace, read_trace
 from .options import err
 from .reports.terminal import ProgressView
@@ -57,9 +57,8 @@ def _replay_group(
 
     Jobs of replays have negative numbers, so that they don't count as cases of a campaign.
     """
-    small = all(trace.header.config.capacity <= SMALL_POOL for _, trace in group)
-    every = 1 if small else NEVER
-    settings = settings_for(pairs, device, tree_every=every, watch_free_list=small, model=small)
+    largest = max((trace.header.config for _, trace in group), key=lambda config: config.capacity)
+    settings = replay_settings(pairs, largest, device)
     budget = Budget(ops=sum(len(trace.ops) for _, trace in group))
 
     def cases() -> Iterator[Case]:

@@ -110,6 +110,7 @@ def run_cases(
     lockstep = open_lockstep(pairs)
     collect_rarely()
     try:
+        lockstep.start()
         campaign = Campaign(lockstep, settings, folder, listen, closely, start)
         campaign.run(cases, budget)
     except KeyboardInterrupt:

@@ -6,7 +6,6 @@ Each step is told when it is done, so that a run that goes on begins with the fi
 from __future__ import annotations
 
 from pathlib import Path
-from time import monotonic
 
 import msgspec
 
@@ -37,7 +36,6 @@ def triage(log: RunLog, options: Options) -> None:
 
     Raises `KeyboardInterrupt` as it comes; what was done until then is told.
     """
-    deadline = monotonic() + KINDS_SHRUNK_MAX * options.shrink_seconds
     view = RunView.from_events(log.events)
     checked = {(one.pair, one.known) for one in view.ledger}
     for pair in view.pairs:
@@ -49,21 +47,20 @@ def triage(log: RunLog, options: Options) -> None:
             continue
         lockstep = open_lockstep([pair])
         try:
+            lockstep.start()
             for kind in kinds:
-                _follow_up(log, options, lockstep, kind, deadline)
+                _follow_up(log, options, lockstep, kind)
             for entry in entries:
                 _check(log, lockstep, pair, entry)
         finally:
             lockstep.close()
 
 
-def _follow_up(
-    log: RunLog, options: Options, lockstep: Lockstep, kind: Kind, deadline: float
-) -> None:
+def _follow_up(log: RunLog, options: Options, lockstep: Lockstep, kind: Kind) -> None:
     if kind.file is None:
         return
     trace, signature = read_trace(kind.file), kind.signature
-    left = min(options.shrink_seconds, deadline - monotonic())
+    left = min(options.shrink_seconds, _budget_left(log, options))
     if kind.shrunk is None and left > 0:
         minimized = _shrink(log, options, lockstep, kind, trace, left)
         trace, signature = minimized.trace, minimized.signature or signature
@@ -83,6 +80,12 @@ def _follow_up(
         log.tell(
             Explained(pair=kind.pair, signature=kind.signature, explanation=explanation, trace=text)
         )
+
+
+def _budget_left(log: RunLog, options: Options) -> float:
+    """Seconds that the run may still spend on shrinking."""
+    spent = sum(event.seconds for event in log.events if isinstance(event, Shrunk))
+    return KINDS_SHRUNK_MAX * options.shrink_seconds - spent
 
 
 def _shrink(
