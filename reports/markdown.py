@@ -16,7 +16,7 @@ from .words import duration, headline, place_of, plural, versus
 KINDS_MAX = 40
 """Kinds told in full: a job's summary has at most one mebibyte."""
 
-TEXT_MAX = 12_000
+TEXT_MAX = 8_000
 """Characters of one explanation or value."""
 
 SIGNS = {"blind": "❌", "new": "❌", "known": "⚠️", "agreed": "✅"}

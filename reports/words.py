@@ -72,8 +72,12 @@ def _difference(where: str) -> str:
         return f"{SIZES.get(rest, rest)} differs afterwards"
     if area == "tree":
         return f"the trees differ afterwards: {rest or 'one is missing'}"
-    names = {"outcome": "the op ends in another way", "pool": "the pools differ afterwards"}
-    return names.get(area, f"{area} differs") + (f": {rest}" if rest else "")
+    names = {
+        "outcome": "the op ends in another way",
+        "pool": "the pools differ afterwards",
+        "snapshot": "the cores differ inside afterwards",
+    }
+    return names.get(area, f"{area} differs") + (f": {without_numbers(rest)}" if rest else "")
 
 
 def _in_call(method: str, rest: str) -> str:
@@ -99,13 +103,18 @@ def _in_call(method: str, rest: str) -> str:
 
 def _another(path: str) -> str:
     """What differs at the end of a field path: `actions.length` is `more or fewer actions`."""
-    path = re.sub(r"\[\d+\]", "[]", path)
+    path = without_numbers(path)
     field, _, last = path.rpartition(".")
     if last == "length":
         return f"more or fewer {field or 'items'}"
     if last == "type":
         return f"{field or 'a value'} of another type"
     return f"another {path}"
+
+
+def without_numbers(path: str) -> str:
+    """A field path for reading: `actions[2].type` as `actions[].type`."""
+    return re.sub(r"\[\d+\]", "[]", path)
 
 
 def cut_alike(left: str, right: str, width: int) -> tuple[str, str]:

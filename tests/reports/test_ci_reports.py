@@ -137,7 +137,9 @@ def test_text_stays_text() -> None:
 def test_many_kinds_stay_below_the_limit_of_a_summary() -> None:
     many = [
         Found(
-            msgspec.structs.replace(EVICTION, signature=f"kind {number}", left="x" * 50_000),
+            msgspec.structs.replace(
+                EVICTION, signature=f"kind {number}", left="x" * 50_000, right="y" * 50_000
+            ),
             is_new=True,
         )
         for number in range(200)

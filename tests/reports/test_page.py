@@ -260,6 +260,7 @@ def test_a_side_whose_tree_was_not_seen_has_no_picture() -> None:
         ("sizes.evictable", "the evictable size differs afterwards"),
         ("tree.node.is_backuped", "the trees differ afterwards: node.is_backuped"),
         ("outcome", "the op ends in another way"),
+        ("snapshot.nodes[3].hit_count", "the cores differ inside afterwards: nodes[].hit_count"),
     ],
 )
 def test_a_difference_is_told_in_words(where: str, said: str) -> None:
