@@ -88,11 +88,17 @@ def _twin(trace: Trace, corpus: Path) -> Path | None:
 def _label(trace: Trace, pair: Pair, facts: Facts, path: Path) -> None:
     header = trace.header
     header.version = FORMAT_VERSION
-    header.pair = pair
+    header.pair = _placed(pair)
     header.rule = facts.rule or header.rule
     header.note = facts.note or header.note
     if not header.note:
         raise TraceError(str(path), 1, "note", "missing", "say what the trace is for: --note")
+
+
+def _placed(pair: Pair) -> Pair:
+    """A pair with the releases that its names stand for today, so that it means the same later."""
+    left, right = (f"{core_of(name)}@{release_of(name)}".rstrip("@") for name in pair)
+    return left, right
 
 
 def _replay(trace: Trace, pair: Pair, corpus: Path) -> Verdict:
@@ -165,11 +171,10 @@ def _as_regression(trace: Trace, pair: Pair) -> Trace:
     """The trace as one that must agree; its note says since when."""
     made = copy.deepcopy(trace)
     header = made.header
-    placed = tuple(f"{core_of(name)}@{release_of(name)}".rstrip("@") for name in pair)
-    since = f"fixed: {' and '.join(placed)} agree"
+    header.pair = _placed(pair)
+    since = f"fixed: {' and '.join(header.pair)} agree"
     header.version = FORMAT_VERSION
     header.note = f"{header.note}; {since}" if header.note else since
-    header.pair = (placed[0], placed[1])
     header.expect = "agrees"
     header.known = None
     return made

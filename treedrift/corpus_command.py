@@ -122,14 +122,22 @@ def verify(
     err.print(f"replaying {len(items)} traces", highlight=False)
     rows = list(_verify(items, ledger, jobs))
     if promote_:
-        for row in rows:
-            if row.verdict.kind == "FIXED" and row.pair is not None:
-                row.promoted = str(promote(Path(row.file), row.pair, corpus))
+        _promote(rows, corpus)
     if json_:
         sys.stdout.write(json.dumps(_as_json(rows), default=str) + "\n")
     else:
         _print_rows(rows)
     raise typer.Exit(_exit_code(rows))
+
+
+def _promote(rows: list[Row], corpus: Path) -> None:
+    """Keep what is fixed as a regression; a file that is fixed on several pairs, for the first."""
+    kept: dict[str, str] = {}
+    for row in rows:
+        if row.verdict.kind == "FIXED" and row.pair is not None:
+            if row.file not in kept:
+                kept[row.file] = str(promote(Path(row.file), row.pair, corpus))
+            row.promoted = kept[row.file]
 
 
 def _items(path: Path, chosen: tuple[Pair, ...] | None) -> list[Item]:

@@ -226,8 +226,11 @@ def test_a_configuration_that_one_core_refuses_otherwise_diverges() -> None:
     assert found.divergence.kind == "refused"
 
 
-def test_a_refusal_that_a_trace_was_saved_for_is_expected() -> None:
-    trace = failure(signature="refused:open:None|UnsupportedError")
+@pytest.mark.parametrize(
+    ("pair", "ends"), [(PAIR, "None|UnsupportedError"), (PAIR[::-1], "UnsupportedError|None")]
+)
+def test_a_refusal_that_a_trace_was_saved_for_is_expected(pair: Pair, ends: str) -> None:
+    trace = failure(pair=pair, signature=f"refused:open:{ends}")
     found = verdict(trace, PAIR, lockstep_with(refusing(UnsupportedError("not here"))))
     assert seen(found) == ("DIVERGES", True)
 

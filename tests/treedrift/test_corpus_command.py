@@ -182,6 +182,13 @@ def test_a_promoted_failure_becomes_a_regression_that_says_since_when(command: C
     assert command("corpus", "verify").code == 0
 
 
+def test_a_failure_that_is_fixed_on_two_pairs_is_promoted_once(command: Command) -> None:
+    failure("found.jsonl", pair=None)
+    pairs = ("--pair", "python,twin", "--pair", "twin,bare")
+    assert command("corpus", "verify", "found.jsonl", *pairs, "--promote").code == 0
+    assert read_trace("corpora/regressions/found.jsonl").header.pair == TWINS
+
+
 def test_what_is_not_fixed_is_not_promoted(command: Command) -> None:
     entry("corpora/known/leak.jsonl")
     put("corpora/seeds/one.jsonl")
