@@ -508,7 +508,7 @@ REFERENCE_MODEL = {
     "a walk": "EVD-13",
     "made_progress": "EVD-7",
     "whether an eviction asks for a backup": "EVD-20",
-    "unbacked_tokens of an eviction": "EVD-19",
+    "unbacked_tokens of an eviction": "EVD-18",
     "tracker of an eviction": "EVD-22",
     "an eviction": "EVD-21",
     "a path has slots": "PATH-11",
