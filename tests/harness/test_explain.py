@@ -32,12 +32,15 @@ from treedrift.models.drills import DRILLS
 from treedrift.models.profiles import profile_named
 from treedrift.models.swarm import generate_case
 
+WATCHED = Settings(tree_every=1, inspect=True)
+"""How these sides are watched, all of which are Python cores, whatever they are called."""
+
 
 def explained(
     steps: Sequence[AnyOp],
     *mutations: mutants.Mutation,
     config: Config = CONFIG,
-    settings: Settings | None = None,
+    settings: Settings = WATCHED,
     **header: Any,
 ) -> Explanation:
     trace = new_trace(config, list(steps), **header)
@@ -59,7 +62,7 @@ def differing(explanation: Explanation) -> dict[str, tuple[str, str]]:
 
 
 def test_a_pair_that_agrees_needs_no_explanation() -> None:
-    assert explain(new_trace(CONFIG, list(STEPS)), spoilt_pair(), PAIR) is None
+    assert explain(new_trace(CONFIG, list(STEPS)), spoilt_pair(), PAIR, settings=WATCHED) is None
 
 
 def test_a_call_that_parts_is_told_with_its_values_side_by_side() -> None:
@@ -102,6 +105,28 @@ def test_what_a_look_shows_is_told_of_the_node_that_differs() -> None:
     assert found.where.endswith("access_rank")
     assert list(differing(found)) == ["access_rank"]
     assert found.call is None
+    left, right = (
+        {
+            node.label: fact
+            for node in side.tree_after or []
+            for fact in node.facts
+            if "recency" in fact
+        }
+        for side in found.sides
+    )
+    # A fact that all nodes have is shown where the sides differ in it, and nowhere else.
+    assert left.keys() == right.keys() < {"root", "[1, 2]", "[9]"}
+    assert all(left[label] != right[label] for label in left)
+
+
+def test_the_root_is_concerned_only_if_no_other_node_is() -> None:
+    steps = [CoreInsert([1, 2]), CoreMatch([1])]
+    found = explained(steps, DRILLS["partial-match-refused"].mutate)
+    assert differing(found)["result.last_device_node"]
+    trees = [side.tree_after or [] for side in found.sides]
+    labels = {node.label for tree in trees for node in tree if node.is_concerned}
+    assert "[1]" in labels
+    assert "root" not in labels
 
 
 def test_facts_are_shown_where_they_are_unusual_or_differ() -> None:
@@ -170,7 +195,7 @@ def test_a_fault_that_both_sides_share_is_told_as_a_finding_of_both() -> None:
         {name: LocalClient(name, mutants.side(mutants.leaked_slots)) for name in PAIR}, [PAIR]
     )
     steps: list[AnyOp] = [CoreInsert([1, 2]), CoreInsert([1, 2])]
-    found = explain(new_trace(CONFIG, steps), shared, PAIR)
+    found = explain(new_trace(CONFIG, steps), shared, PAIR, settings=WATCHED)
     assert found is not None
     assert (found.kind, found.guilty, found.call) == ("oracle", None, None)
     assert [row.left == row.right for row in found.rows] == [True] * len(found.rows)
@@ -206,7 +231,7 @@ def test_a_refused_configuration_is_told_without_ops() -> None:
         },
         [PAIR],
     )
-    found = explain(new_trace(Config(page_size=4), list(STEPS)), pair, PAIR)
+    found = explain(new_trace(Config(page_size=4), list(STEPS)), pair, PAIR, settings=WATCHED)
     assert found is not None
     assert (found.kind, found.op, found.ops) == ("refused", "the core is built", [])
     assert differing(found) == {"built": ("ok", "raises ValueError")}
@@ -221,6 +246,11 @@ class FailingClient(LocalClient):
         super().__init__(name, mutants.side())
         self.failure = failure
         self.is_due = False
+        self.opened = 0
+
+    def open(self, config: Config, settings: Settings) -> str | None:
+        self.opened += 1
+        return super().open(config, settings)
 
     def submit(self, batch: Sequence[AnyOp] | None) -> None:
         self.is_due = any(isinstance(op, Reset) for op in batch or [])
@@ -232,19 +262,19 @@ class FailingClient(LocalClient):
         return super().collect()
 
 
-def failed(failure: FailureKind) -> Explanation:
-    clients = {
-        "python": LocalClient("python", mutants.side()),
-        "rust": FailingClient("rust", failure),
-    }
+def failed(failure: FailureKind, runs: int) -> Explanation:
+    """How a side that fails in `runs` runs is explained."""
+    failing = FailingClient("rust", failure)
+    clients = {"python": LocalClient("python", mutants.side()), "rust": failing}
     steps: list[AnyOp] = [CoreInsert([1]), CoreInsert([2]), Reset(), Evict(1)]
-    found = explain(new_trace(CONFIG, steps), Lockstep(clients, [PAIR]), PAIR)
+    found = explain(new_trace(CONFIG, steps), Lockstep(clients, [PAIR]), PAIR, settings=WATCHED)
     assert found is not None
+    assert failing.opened == runs
     return found
 
 
 def test_a_crash_is_traced_to_the_op_that_it_came_at() -> None:
-    found = failed("crash")
+    found = failed("crash", runs=2)
     assert (found.kind, found.guilty, found.rule) == ("crash", "rust", "BND-34")
     assert (found.op_index, found.op) == (2, "reset()")
     assert differing(found) == {"worker": ("went on", "the worker failed: crash")}
@@ -256,7 +286,7 @@ def test_a_crash_is_traced_to_the_op_that_it_came_at() -> None:
 
 @pytest.mark.parametrize("failure", ["hang", "memory"])
 def test_a_side_that_hangs_or_eats_memory_is_not_run_again(failure: FailureKind) -> None:
-    found = failed(failure)
+    found = failed(failure, runs=1)
     assert (found.kind, found.guilty) == (failure, "rust")
     assert found.op_index == 3
     sound, failing = found.sides
@@ -298,7 +328,7 @@ def test_the_wanted_kind_is_explained_else_a_hard_one(
     trace = two_kinds()
     trace.header.signature = named
     pair = spoilt_pair(no_phase, mutants.wrong_free_order)
-    found = explain(trace, pair, PAIR, asked)
+    found = explain(trace, pair, PAIR, asked, settings=WATCHED)
     assert found is not None
     assert found.signature == told
 
@@ -323,7 +353,7 @@ def test_other_pairs_of_the_lockstep_are_left_alone() -> None:
     clients = {name: LocalClient(name, mutants.side()) for name in ("python", "third")}
     clients["rust"] = LocalClient("rust", mutants.side(mutants.wrong_free_order))
     lockstep = Lockstep(clients, [("python", "third"), PAIR])
-    found = explain(new_trace(CONFIG, list(STEPS)), lockstep, PAIR)
+    found = explain(new_trace(CONFIG, list(STEPS)), lockstep, PAIR, settings=WATCHED)
     assert found is not None
     assert found.pair == PAIR
 
@@ -342,7 +372,7 @@ def test_every_divergence_of_a_drill_has_a_rule_and_a_row_that_differs(name: str
     for seed in (0, 1):
         config, steps = generate_case(seed, profile_named("full"), hostile=seed == 0)
         trace = new_trace(config, list(steps)[:60])
-        found = explain(trace, spoilt_pair(DRILLS[name].mutate), PAIR)
+        found = explain(trace, spoilt_pair(DRILLS[name].mutate), PAIR, settings=WATCHED)
         if found is not None:
             assert found.rule_text
             assert any(row.differs for row in found.rows) or found.kind == "oracle"
