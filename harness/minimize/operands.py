@@ -18,6 +18,9 @@ from .draft import Candidate, changed, cost_of, fields_of, replaced, simpler_num
 NAMELESS = ("tokens", "method", "flag", "about")
 """Operands that other passes lower, or that say what an op is about and have no simpler value."""
 
+PLAIN_NAME = "a"
+"""What a namespace is called when its name does not matter."""
+
 LIVE_MAX = 6
 """So many of the oldest handles are tried in place of a reference."""
 
@@ -77,6 +80,7 @@ def simpler_values(value: Any, default: Any) -> Iterator[Any]:
         if value.extra_key is not None and value.cache_salt is not None:
             yield ops.Namespace(value.extra_key)
             yield ops.Namespace(None, value.cache_salt)
+        yield ops.Namespace(value.extra_key and PLAIN_NAME, value.cache_salt and PLAIN_NAME)
     elif isinstance(value, list):
         yield from _simpler_lists(value)
     elif isinstance(value, str):

@@ -19,7 +19,7 @@ from .base import Base, Pass
 from .draft import Candidate, Draft, size_of
 from .trial import Evaluation, Trial
 
-CHUNKS = (256, 128, 64, 32, 16, 8, 4, 2)
+CHUNKS = (8192, 2048, 512, 256, 128, 64, 32, 16, 8, 4, 2)
 """Lengths of the runs of ops that are removed at once."""
 
 SLIPPED_TRACES_MAX = 4
