@@ -102,7 +102,7 @@ $(BIN)/maturin: | toolchain
 
 # The package in place, its command and its dependencies.
 $(VENV)/ready: pyproject.toml | toolchain $(BIN)/maturin
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --extras dev
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release --extras dev,torch,reports,hypothesis
 	@touch $@
 
 # The production module, which goes to treedrift/.

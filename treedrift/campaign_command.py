@@ -10,18 +10,19 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from .backends.registry import BackendName
+from .backends.registry import BackendName, local_backend
 from .harness.campaign import Budget
 from .harness.events import Event, Started
 from .harness.exit_codes import ExitCode
+from .harness.ledger import KNOWN_FOLDER, Ledger
 from .harness.lockstep import Pair
 from .harness.opening import names_of
 from .jobs import run_plan
-from .models.profiles import profile_named
+from .models.drills import run_canary
 from .options import (
     DeviceOption,
     JobsOption,
@@ -37,17 +38,15 @@ from .options import (
     parse_seconds,
 )
 from .replaying import replay_files
+from .report_command import write_all
 from .reports.run import RunView
 from .reports.summary import summary_of
 from .reports.terminal import ProgressView, print_summary
 from .run_log import RunLog
-from .running import Plan
-
-if TYPE_CHECKING:
-    from .triage import Options
+from .running import Plan, cases_of
+from .triage import Options, triage
 
 RUN_FOLDER = Path("build/run")
-KNOWN = Path("corpora/known")
 SAVED = (Path("corpora/seeds"), Path("corpora/regressions"))
 CHECK_SECONDS = 50.0
 CHECK_SHRINK_SECONDS = 10.0
@@ -81,7 +80,7 @@ def check(
     jobs: JobsOption = 2,
     shrink: ShrinkOption = None,
     out_folder: OutOption = RUN_FOLDER,
-    known: KnownOption = KNOWN,
+    known: KnownOption = KNOWN_FOLDER,
     json_: JsonOption = False,
 ) -> None:
     """Compare two cores for about a minute: saved traces first, then random ones."""
@@ -108,7 +107,7 @@ def fuzz(
     device: DeviceOption = "cpu",
     shrink: ShrinkOption = None,
     out_folder: OutOption = RUN_FOLDER,
-    known: KnownOption = KNOWN,
+    known: KnownOption = KNOWN_FOLDER,
     resume: Annotated[
         Path | None,
         typer.Option(help="Go on with the run of this folder; all else is taken from there."),
@@ -138,9 +137,6 @@ def _or(given: float | None, usual: float) -> float:
 
 
 def _options(plan: Plan, shrink_seconds: float, known: Path) -> Options:
-    from .harness.ledger import Ledger
-    from .triage import Options
-
     return Options(shrink_seconds=shrink_seconds, jobs=plan.jobs, ledger=Ledger.read(known))
 
 
@@ -150,22 +146,27 @@ def _options(plan: Plan, shrink_seconds: float, known: Path) -> Options:
 def _run_fresh(
     plan: Plan, options: Options, folder: Path, json_: bool, saved: list[Path] | None = None
 ) -> int:
-    profile_named(plan.profile)
+    cases_of(plan, 0)  # Refuses what can't be made before anything is written.
     check_folder(folder)
-    from .models.drills import run_canary
-
+    started = _started(plan, options)
     with RunLog.fresh(folder) as log:
-        log.tell(_started(plan, options))
+        log.tell(started)
         log.tell(run_canary())
-        interrupted = bool(saved) and replay_files(saved or [], plan.pairs, log).interrupted
+        interrupted = bool(saved) and _replay_saved(saved or [], plan, log, json_)
         return _run(log, plan, options, interrupted, json_)
+
+
+def _replay_saved(saved: list[Path], plan: Plan, log: RunLog, json_: bool) -> bool:
+    """Replay saved traces; returns whether Ctrl-C ended it."""
+    replayed = replay_files(saved, plan.pairs, log)
+    if not (json_ or replayed.interrupted or log.standing.kinds):
+        out.print(f"{replayed.traces} saved traces agree")
+    return replayed.interrupted
 
 
 def _run_resumed(
     folder: Path, ops: int | None, seconds: float | None, known: Path, json_: bool
 ) -> int:
-    from .models.drills import run_canary
-
     with RunLog.resumed(folder) as log:
         started = next((event for event in log.events if isinstance(event, Started)), None)
         if started is None:
@@ -203,21 +204,24 @@ def _started(plan: Plan, options: Options) -> Started:
 
 
 def _versions(plan: Plan) -> dict[str, str]:
-    """What a run depends on: this program, and the release behind every core that has one."""
+    """What a run depends on: this program, and the release behind every core that has one.
+
+    Raises the registry's error for a core that can't be used, before anything is written.
+    """
     found = {name: metadata.version(name) for name in ("treedrift", "torch")}
     found["python"] = platform.python_version()
     for name in names_of(plan.pairs):
-        place = BackendName.parse(name).place()
-        if place is not None and place.release:
+        parsed = BackendName.parse(name)
+        place = parsed.place()
+        if place is None:
+            local_backend(parsed.name)
+        elif place.release:
             found[name] = place.release
     return found
 
 
 def _run(log: RunLog, plan: Plan, options: Options, interrupted: bool, json_: bool) -> int:
     """Run what is left of a campaign, follow it up, and report it."""
-    from .report_command import write_all
-    from .triage import triage
-
     assert log.folder is not None
     plan = _in_folder(plan, log)
     pairs = ", ".join(" against ".join(pair) for pair in plan.pairs)

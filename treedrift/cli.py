@@ -26,6 +26,7 @@ from .harness.exit_codes import ExitCode
 from .harness.remote import RemoteError, WorkerFailure
 from .harness.side import HarnessError
 from .harness.trace import TraceError
+from .models.hypothesis_engine import MissingHypothesisError
 from .models.profiles import UnknownProfileError
 from .options import (
     DeviceOption,
@@ -189,6 +190,7 @@ def _errors_as_exit_codes() -> Iterator[None]:
         UnavailableBackendError,
         MissingEnvironmentError,
         EnvironmentsError,
+        MissingHypothesisError,
         report_command.MissingReportsError,
     ) as error:
         _fail(ExitCode.MISSING, error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count, islice
 from pathlib import Path
 
 import msgspec
@@ -21,7 +22,7 @@ from .harness.opening import (
 )
 from .harness.side import Settings, collect_rarely
 from .models import hypothesis_engine
-from .models.profiles import profile_named
+from .models.profiles import Profile, profile_named
 from .models.swarm import generate_case
 
 HOSTILE_EVERY = 3
@@ -46,16 +47,24 @@ class Plan(msgspec.Struct, kw_only=True, frozen=True):
 def cases_of(plan: Plan, job: int, first: int = 0) -> Iterator[Case]:
     """The cases of one job of a plan, from its `first` on; all jobs together make those of a seed.
 
-    Hostile ops are made only where both cores of every pair answer them alike.
+    Hostile ops are made only where both cores of every pair answer them alike. Raises the errors
+    of an unknown profile and of a missing engine at once.
     """
     hostile = allows_hostile(plan.pairs)
     if plan.engine == "hypothesis":
         made = hypothesis_engine.cases(plan.seed, plan.profile, hostile, job, plan.jobs)
-        for number, case in enumerate(made):
-            case.number = number
-            if number >= first:
-                yield case
-    profile = profile_named(plan.profile)
+        return islice(map(_with_number, made, count()), first, None)
+    return _swarm_cases(plan, profile_named(plan.profile), job, first, hostile)
+
+
+def _with_number(case: Case, number: int) -> Case:
+    case.number = number
+    return case
+
+
+def _swarm_cases(
+    plan: Plan, profile: Profile, job: int, first: int, hostile: bool
+) -> Iterator[Case]:
     seeds = numbered(plan.seed, job + first * plan.jobs, plan.jobs)
     for number, seed in enumerate(seeds, first):
         config, ops = generate_case(seed, profile, hostile and seed % HOSTILE_EVERY == 0)

@@ -17,6 +17,9 @@ from treedrift.harness.trace import new_trace, read_trace, write_trace
 from treedrift.reports.summary import POLICIES
 
 KEYS = {
+    "canaries",
+    "ledger",
+    "verdict",
     "ops",
     "cases",
     "refused_cases",
@@ -27,11 +30,19 @@ KEYS = {
     "statistics",
 }
 DIVERGENCE_KEYS = {
+    "guilty",
+    "headline",
+    "known",
+    "rows",
+    "rule",
+    "rule_text",
+    "shrunk",
+    "status",
+    "verdict",
     "kind",
     "signature",
     "pair",
     "side",
-    "verdict",
     "op",
     "op_index",
     "where",
@@ -187,6 +198,7 @@ def test_the_same_seed_tells_the_same_again(command: Command) -> None:
     first, second = command(*arguments).json, command(*arguments).json
     for told in (first, second):
         del told["seconds"], told["statistics"]["core_seconds"], told["statistics"]["side_seconds"]
+        del told["canaries"][0]["seconds"]
     assert first == second
 
 
@@ -195,10 +207,29 @@ def test_two_jobs_run_the_cases_of_one(command: Command) -> None:
 
     plan = running.Plan(pairs=(("python", "twin"),), jobs=2)
     alone = running.Plan(pairs=(("python", "twin"),), jobs=1)
-    both = [iter(running.swarm_cases(plan, job)) for job in (0, 1)]
-    one = iter(running.swarm_cases(alone, 0))
+    both = [running.cases_of(plan, job) for job in (0, 1)]
+    one = running.cases_of(alone, 0)
     for number in range(6):
         assert next(one).seed == next(both[number % 2]).seed
+
+
+@pytest.mark.parametrize("engine", ["swarm", "hypothesis"])
+def test_a_job_goes_on_with_the_cases_it_would_have_had(command: Command, engine: str) -> None:
+    from treedrift import running
+
+    plan = running.Plan(pairs=(("python", "twin"),), engine=engine, jobs=2)
+    whole, rest = running.cases_of(plan, 1), running.cases_of(plan, 1, first=3)
+    expected = [next(whole) for _ in range(5)][3:]
+    assert [next(rest) for _ in range(2)] == expected
+    assert [case.number for case in expected] == [3, 4]
+
+
+def test_hypothesis_makes_the_cases_of_a_campaign(command: Command) -> None:
+    ended = command(
+        "fuzz", "--engine", "hypothesis", "--ops", "300", "--pair", "python,leaky", "--json"
+    )
+    assert ended.code == 1
+    assert all("begin_insert" in one["where"] for one in ended.json["divergences"])
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("fuzz", "--help"), ("env", "--help")])
