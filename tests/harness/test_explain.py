@@ -116,6 +116,7 @@ def test_what_a_look_shows_is_told_of_the_node_that_differs() -> None:
     )
     # A fact that all nodes have is shown where the sides differ in it, and nowhere else.
     assert left.keys() == right.keys() < {"root", "[1, 2]", "[9]"}
+    assert left
     assert all(left[label] != right[label] for label in left)
 
 
