@@ -183,7 +183,7 @@ class _Work:
             self.result.is_minimal = search.run()
         finally:
             save()
-            self._finish(search, kept)
+        self._finish(search, kept)
 
     def _finish(self, search: Search, kept: Divergence) -> None:
         """Replay what was reached once more: a result that does not show its kind is none."""
