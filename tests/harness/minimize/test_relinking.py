@@ -60,6 +60,7 @@ def test_a_receipt_is_released_by_its_own_unlock_and_goes_with_its_lock() -> Non
 def test_pins_are_told_apart_by_the_ops_that_made_them() -> None:
     steps = [CoreInsert(A), Pin("live:0"), Pin("live:0"), Pin(release=1), Pin(release=0)]
     assert left_after_removing(steps, 1) == [CoreInsert(A), Pin("live:0"), Pin(release=0)]
+    assert left_after_removing(steps, 2) == [CoreInsert(A), Pin("live:0"), Pin(release=0)]
 
 
 def test_a_node_is_found_again_by_its_path_when_another_op_makes_it() -> None:
@@ -105,3 +106,9 @@ def test_what_the_candidate_has_changed_itself_is_left_alone() -> None:
 @pytest.mark.parametrize("config", [Config(policy="none such"), Config(components=("full", "swa"))])
 def test_a_configuration_that_our_core_refuses_can_not_be_followed(config: Config) -> None:
     assert follow(Draft(config, [CoreInsert(A)])) is None
+
+
+def test_an_op_that_ends_a_suspended_insert_finds_what_the_insert_made() -> None:
+    steps = [CoreInsert([1, 2, 3]), CoreInsert([1, 2, 4], suspend=True), ops.Offload("live:2")]
+    config = Config(linker=True, write_through_threshold=2)
+    assert left_after_removing(steps, config=config) == steps
