@@ -67,7 +67,7 @@ def follow(draft: Draft) -> Links | None:
         follower = Follower(draft)
         found = Links([], {})
         for number, op in enumerate(draft.ops):
-            follower.prepare(op)
+            follower.prepare(op, number)
             references = dict(follower.references(op))
             found.references.append(references)
             about = follower.request_of(op)
@@ -90,7 +90,7 @@ def relink(base: Draft, candidate: Candidate, links: Links) -> Draft | None:
     try:
         follower = Follower(candidate.draft)
         for op, origin in zip(candidate.draft.ops, candidate.origins, strict=True):
-            follower.prepare(op)
+            follower.prepare(op, origin)
             new = _rewritten(follower, op, base.ops[origin], links.references[origin])
             if new is not None:
                 follower.run(new, origin)
@@ -141,28 +141,34 @@ class Follower:
 
     # --- Running --------------------------------------------------------------------------
 
-    def prepare(self, op: ops.AnyOp) -> None:
-        """Let a suspended insert end, as it does before an op that may not run during one."""
+    def prepare(self, op: ops.AnyOp, number: int) -> None:
+        """Let a suspended insert end, as it does before an op that may not run during one.
+
+        What it makes then counts as made by op `number`, which lets it end.
+        """
         core_ops = self._side.core_ops
         if core_ops.suspended is not None and type(op) not in DURING_INSERT:
             core_ops.settle_insert()
+            self._note_all(number)
 
     def run(self, op: ops.AnyOp, number: int) -> None:
         """Run one op, and note what it made as made by op `number`."""
         pins = len(self._pins)
         release = op.release if isinstance(op, ops.Pin) and not op.force else None
         self._side.run([op])
-        self._note("request", self._side.cache.requests, number)
-        for lock in self._all_locks():
-            self._note("lock", [lock], number)
-        self._note("offload", self._side.cache.linker.pending, number)
+        self._note_all(number)
         count = len(self._side.references.pins)
         if count > pins:
             self._pins.append(("pin", number, 0))
         elif count < pins and release is not None:
             del self._pins[release % pins]
         del self._pins[count:]
-        made = 0
+
+    def _note_all(self, number: int) -> None:
+        self._note("request", self._side.cache.requests, number)
+        self._note("lock", self._all_locks(), number)
+        self._note("offload", self._side.cache.linker.pending, number)
+        made = sum(maker == number for _, maker, _ in self._nodes.values())
         for node in self._side.recorder.names.told:
             if node not in self._nodes:
                 self._nodes[node] = ("node", number, made)
