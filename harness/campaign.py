@@ -98,7 +98,9 @@ class Campaign:
         self._known_kinds = set(self._start.kinds)
         self._told = set(self._start.told)
         self._checkpoint_due = 0.0
-        self.tally = self._start.tally
+        # Tally and next case change in one assignment: an interruption finds a case counted and
+        # done, or neither.
+        self._done = self._start.tally, self._start.next_case
         self.kinds: dict[tuple[Pair, str], Divergence] = {}
         self.occurrences: Counter[tuple[Pair, str]] = Counter()
 
@@ -106,23 +108,28 @@ class Campaign:
         """Run until the cases end or the budget is spent."""
         self._began = monotonic() - self._start.seconds
         self._checkpoint_due = self._seconds() + CHECKPOINT_SECONDS
-        next_case = self._start.next_case
         try:
             for case in cases:
                 self._run_case(case)
-                next_case = case.number + 1
                 if budget.is_spent(self.tally.op_count, self._seconds()):
                     break
                 if self._seconds() >= self._checkpoint_due:
-                    self._checkpoint(next_case)
+                    self._checkpoint()
         finally:
-            self._checkpoint(next_case)
+            self._checkpoint()
+
+    @property
+    def tally(self) -> Tally:
+        """What the finished cases counted."""
+        return self._done[0]
 
     def _run_case(self, case: Case) -> None:
         result = self._lockstep.run(case.config, case.ops, self._settings, self._tell)
         for divergence in result.divergences:
             self._keep(case, divergence)
-        self.tally.count(case.config.policy, case.ops, result)
+        tally = self.tally.copy()
+        tally.count(case.config.policy, case.ops, result)
+        self._done = tally, case.number + 1
         self._tell()
 
     def _seconds(self) -> float:
@@ -133,12 +140,11 @@ class Campaign:
         kinds = len(self._known_kinds) + len(self.kinds)
         self._listen(Progress(count, self.tally.cases, self._seconds(), kinds))
 
-    def _checkpoint(self, next_case: int) -> None:
+    def _checkpoint(self) -> None:
         seconds, job = self._seconds(), self._start.job
         self._checkpoint_due = seconds + CHECKPOINT_SECONDS
-        so_far = Tally.empty()
-        so_far.add(self.tally)
-        self._listen(Checkpoint(job=job, next_case=next_case, tally=so_far, seconds=seconds))
+        tally, next_case = self._done
+        self._listen(Checkpoint(job=job, next_case=next_case, tally=tally, seconds=seconds))
 
     def _keep(self, case: Case, raw: Divergence) -> None:
         settled = self._settle(case, raw)

@@ -29,6 +29,12 @@ class Tally(msgspec.Struct):
         """A tally of nothing, with mappings of its own."""
         return cls(op_kinds={}, policies={}, behaviours={}, core_seconds={}, side_seconds={})
 
+    def copy(self) -> Tally:
+        """The same counts, in mappings of their own."""
+        made = Tally.empty()
+        made.add(self)
+        return made
+
     def add(self, other: Tally) -> None:
         """Add another tally to this one."""
         self.op_count += other.op_count

@@ -60,7 +60,7 @@ class Standing(msgspec.Struct, kw_only=True):
         checkpoint = self.checkpoints.get(job)
         if checkpoint is not None:
             start.next_case, start.seconds = checkpoint.next_case, checkpoint.seconds
-            start.tally.add(checkpoint.tally)
+            start.tally = checkpoint.tally
         return start
 
     def is_spent(self, budget: Budget) -> bool:

@@ -14,6 +14,7 @@ from treedrift.harness.campaign import (
     Budget,
     Campaign,
     Case,
+    Listener,
     Start,
     numbered,
     save,
@@ -37,13 +38,16 @@ def campaign(
     spoilt: bool = True,
     mutate: mutants.Mutation = mutants.leaked_slots,
     settings: Settings = SELDOM,
+    listen: Listener | None = None,
     **options: Any,
 ) -> tuple[Campaign, list[Event]]:
     faults = [mutate] if spoilt else []
     sides = {"sound": mutants.side(), "leaky": mutants.side(*faults)}
     clients = {name: LocalClient(name, side) for name, side in sides.items()}
     heard: list[Event] = []
-    return Campaign(Lockstep(clients, [PAIR]), settings, folder, heard.append, **options), heard
+    return Campaign(
+        Lockstep(clients, [PAIR]), settings, folder, listen or heard.append, **options
+    ), heard
 
 
 def cases(seeds: int) -> Iterator[Case]:
@@ -125,6 +129,26 @@ def test_a_job_that_goes_on_counts_from_there_and_tells_nothing_twice(tmp_path: 
     assert [(event.case, event.is_new) for event in found] == [(1, False), (3, False)]
     assert (again.tally.cases, again.tally.op_count) == (4, 12)
     assert not list(tmp_path.iterdir())
+
+
+def test_an_interruption_leaves_a_case_counted_and_done_or_neither() -> None:
+    """Wherever Ctrl-C strikes, the last checkpoint counts just the cases below its next one."""
+    one, heard = campaign()
+    one.run(cases(3), Budget())
+    for strike in range(len(heard)):
+        after: list[Event] = []
+
+        def listen(event: Event, strike: int = strike, after: list[Event] = after) -> None:
+            after.append(event)
+            if len(after) == strike + 1:
+                raise KeyboardInterrupt
+
+        again, _ = campaign(listen=listen)
+        with pytest.raises(KeyboardInterrupt):
+            again.run(cases(3), Budget())
+        last = after[-1]
+        assert isinstance(last, Checkpoint)
+        assert last.next_case == last.tally.cases
 
 
 def test_a_kind_is_what_a_replay_of_its_trace_shows() -> None:

@@ -22,7 +22,7 @@ from treedrift.harness.trace import read_trace
 HANDLERS = f"{Path(__file__).with_name('failing_sides.py')}:make_handlers"
 PAIR = ("sound", "failing")
 FATAL = Case(Config(), [CoreInsert([1]), CoreInsert([2]), Reset(), Evict(1)], 1)
-HARMLESS = Case(Config(), [CoreInsert([1]), CoreInsert([2]), Evict(1)], 2)
+HARMLESS = Case(Config(), [CoreInsert([1]), CoreInsert([2]), Evict(1)], 2, number=1)
 
 
 @contextmanager
