@@ -239,11 +239,15 @@ def ddmin(failing: Failing, seconds: float) -> Shrunk:
 
 def _picire() -> ModuleType:
     """Picire. It asks `pkg_resources` for its version, which setuptools no longer brings."""
-    if "pkg_resources" not in sys.modules:
-        substitute: Any = ModuleType("pkg_resources")
-        substitute.get_distribution = metadata.distribution
-        sys.modules["pkg_resources"] = substitute
-    return import_module("picire")
+    if "pkg_resources" in sys.modules:
+        return import_module("picire")
+    substitute: Any = ModuleType("pkg_resources")
+    substitute.get_distribution = metadata.distribution
+    sys.modules["pkg_resources"] = substitute
+    try:
+        return import_module("picire")
+    finally:
+        del sys.modules["pkg_resources"]  # Others look at the real one, or see that it is missing.
 
 
 WAYS: dict[str, Callable[[Failing, float], Shrunk]] = {

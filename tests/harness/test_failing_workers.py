@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.harness import mutants
 from treedrift.harness import lockstep as lockstep_module
@@ -22,7 +23,7 @@ from treedrift.harness.trace import read_trace
 HANDLERS = f"{Path(__file__).with_name('failing_sides.py')}:make_handlers"
 PAIR = ("sound", "failing")
 FATAL = Case(Config(), [CoreInsert([1]), CoreInsert([2]), Reset(), Evict(1)], 1)
-HARMLESS = Case(Config(), [CoreInsert([1]), CoreInsert([2]), Evict(1)], 2, number=1)
+HARMLESS = Case(Config(), [CoreInsert([1]), CoreInsert([2]), Evict(1)], 2)
 
 
 @contextmanager
@@ -44,7 +45,8 @@ def run_three(pair: Lockstep, folder: Path) -> Campaign:
     """A fatal case between two harmless ones."""
     heard: list[Event] = []
     campaign = Campaign(pair, Settings(), folder, heard.append)
-    campaign.run([HARMLESS, FATAL, HARMLESS], Budget())
+    three = [replace(case, number=n) for n, case in enumerate((HARMLESS, FATAL, HARMLESS))]
+    campaign.run(three, Budget())
     return campaign
 
 

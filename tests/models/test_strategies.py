@@ -89,7 +89,7 @@ def test_cases_keep_to_the_levels_and_weights_of_a_profile() -> None:
 def touches(profile: Profile) -> int:
     found = []
 
-    @settings(few, max_examples=25)
+    @settings(few, max_examples=60)
     @given(cases(profile))
     def check(case: Drawn) -> None:
         found.extend(op for op in case[1] if isinstance(op, ops.Touch))
