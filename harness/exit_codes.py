@@ -20,8 +20,8 @@ class ExitCode(IntEnum):
         member.meaning = meaning
         return member
 
-    AGREED = 0, "The cores agreed, or the command did what was asked."
-    DIVERGENCE = 1, "At least one divergence was found and saved."
+    AGREED = 0, "The cores agreed, apart from known differences, or the command did what was asked."
+    DIVERGENCE = 1, "Something new was found and saved, or something saved is not as expected."
     USAGE = 2, "The command line, a trace or another input is wrong; nothing was written."
     MISSING = 3, "A core, an environment or a toolchain is missing."
     HARNESS = 4, "The harness itself failed; please report it."
