@@ -125,9 +125,24 @@ def new_trace(config: Config, ops: Iterable[AnyOp], **header: Any) -> Trace:
 
 
 def dump_trace(trace: Trace) -> bytes:
-    """The bytes of a trace's file."""
-    lines = [_ENCODER.encode(trace.header), *map(_ENCODER.encode, trace.ops)]
+    """The bytes of a trace's file; the same for equal traces, wherever their ops come from."""
+    ops = map(_with_own_defaults, trace.ops)
+    lines = [_ENCODER.encode(trace.header), *map(_ENCODER.encode, ops)]
     return b"".join(msgspec.json.format(line, indent=0) + b"\n" for line in lines)
+
+
+def _with_own_defaults(op: AnyOp) -> AnyOp:
+    """The op, its default values being the very objects that its type declares.
+
+    The encoder leaves a text or a record out only if it is that object, and an op that came from
+    another process or was decoded has equal ones of its own.
+    """
+    strange = {
+        name: default
+        for name, default in _OBJECT_DEFAULTS[type(op)]
+        if (value := getattr(op, name)) is not default and value == default
+    }
+    return msgspec.structs.replace(op, **strange) if strange else op
 
 
 def read_trace(path: str | Path) -> Trace:
@@ -372,6 +387,14 @@ def _closest(word: str, known: Iterable[str]) -> str:
     return f"did you mean `{near[0]}`?" if near else f"known: {', '.join(names)}"
 
 
+_OBJECT_DEFAULTS = {
+    kind: [
+        (field.name, field.default)
+        for field in msgspec.structs.fields(kind)
+        if isinstance(field.default, str | msgspec.Struct)
+    ]
+    for kind in OP_TYPES.values()
+}
 _NODE_FIELDS = {
     kind: tuple(f for f in ("node", "until", "nodes") if f in kind.__struct_fields__)
     for kind in OP_TYPES.values()

@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import json
 import os
+import pickle
 import re
 from pathlib import Path
 
@@ -40,6 +41,15 @@ def test_a_written_trace_reads_back_equal(tmp_path: Path) -> None:
     trace.write_trace(path, sample())
     assert trace.read_trace(path) == sample()
     assert [entry.name for entry in path.parent.iterdir()] == ["one.jsonl"]
+
+
+def test_ops_of_another_process_are_written_like_our_own() -> None:
+    steps: list[ops.AnyOp] = [ops.CoreInsert([1]), ops.Arrive([1]), ops.Pin(), ops.Misuse("x")]
+    strange = pickle.loads(pickle.dumps(steps))
+    ours, theirs = (trace.dump_trace(trace.new_trace(Config(), kind)) for kind in (steps, strange))
+    assert theirs == ours
+    assert b"slots" not in theirs
+    assert b"namespace" not in theirs
 
 
 def test_an_existing_file_is_replaced_only_when_told(tmp_path: Path) -> None:
