@@ -23,7 +23,7 @@ from .events import Checkpoint, Event, Found, Progress
 from .lockstep import Lockstep, Pair
 from .side import Settings
 from .tally import Tally
-from .trace import new_trace, write_trace
+from .trace import Trace, new_trace, write_trace
 
 NAME_MAX = 60
 """Characters of a trace's name before its digest."""
@@ -102,6 +102,7 @@ class Campaign:
         # done, or neither.
         self._done = self._start.tally, self._start.next_case
         self.kinds: dict[tuple[Pair, str], Divergence] = {}
+        self._shortest: dict[tuple[Pair, str], int] = {}
         self.occurrences: Counter[tuple[Pair, str]] = Counter()
 
     def run(self, cases: Iterable[Case], budget: Budget) -> None:
@@ -156,12 +157,24 @@ class Campaign:
         self.occurrences[key] += 1
         is_new = key not in self.kinds and key not in self._known_kinds
         if is_new:
-            if self._folder is not None:
-                settled.file = str(save(self._folder, case, settled))
             self.kinds[key] = settled
+        if self._folder is not None:
+            self._save(self._folder, case, settled, is_new)
         self._listen(
             Found(settled, is_new, case.seed, self._start.job, case.number, self._seconds())
         )
+
+    def _save(self, folder: Path, case: Case, settled: Divergence, is_new: bool) -> None:
+        """Keep the trace of a new kind, and later a shorter one in its place."""
+        key = (settled.pair, settled.signature)
+        length = len(_ops_of(case, settled))
+        if is_new:
+            settled.file = str(save(folder, case, settled))
+        elif length < self._shortest.get(key, 0):
+            write_trace(str(self.kinds[key].file), _trace_of(case, settled), overwrite=True)
+        else:
+            return
+        self._shortest[key] = length
 
     def _settle(self, case: Case, raw: Divergence) -> Divergence:
         """What a replay shows of a find; the find itself if it shows nothing, or can't be run."""
@@ -180,10 +193,23 @@ class Campaign:
 
 def save(folder: Path, case: Case, divergence: Divergence) -> Path:
     """Write the trace up to the op where the sides parted, under a name of its kind's own."""
-    end = None if divergence.op_index is None else divergence.op_index + 1
-    trace = new_trace(
+    folder.mkdir(parents=True, exist_ok=True)
+    # The seed keeps jobs apart that find one kind at the same time.
+    seed = "" if case.seed is None else f"-{case.seed}"
+    path = folder / f"{_stem(divergence)}{seed}.jsonl"
+    write_trace(path, _trace_of(case, divergence), overwrite=True)
+    return path
+
+
+def _ops_of(case: Case, divergence: Divergence) -> list[ops.AnyOp]:
+    """The ops up to the one where the sides part; all if they part in the final drain."""
+    return case.ops[: None if divergence.op_index is None else divergence.op_index + 1]
+
+
+def _trace_of(case: Case, divergence: Divergence) -> Trace:
+    return new_trace(
         case.config,
-        case.ops[:end],
+        _ops_of(case, divergence),
         note=f"{divergence.kind} at {divergence.op_kind}: {divergence.where}"[:300],
         source=case.source,
         seed=case.seed,
@@ -191,12 +217,6 @@ def save(folder: Path, case: Case, divergence: Divergence) -> Path:
         expect="diverges",
         signature=divergence.signature,
     )
-    folder.mkdir(parents=True, exist_ok=True)
-    # The seed keeps jobs apart that find one kind at the same time.
-    seed = "" if case.seed is None else f"-{case.seed}"
-    path = folder / f"{_stem(divergence)}{seed}.jsonl"
-    write_trace(path, trace, overwrite=True)
-    return path
 
 
 def _stem(divergence: Divergence) -> str:

@@ -184,6 +184,17 @@ def test_a_saved_trace_ends_with_the_op_where_the_sides_part(tmp_path: Path) -> 
     assert kept.where in trace.header.note
 
 
+def test_the_shortest_trace_of_a_kind_is_kept(tmp_path: Path) -> None:
+    one, _ = campaign(tmp_path)
+    long, short = [CoreInsert([9]), *LEAK], list(LEAK)
+    traces = [long, short, long]
+    one.run([Case(Config(), steps, n, number=n) for n, steps in enumerate(traces)], Budget())
+    (kept,) = one.kinds.values()
+    (path,) = tmp_path.iterdir()
+    assert str(path) == kept.file
+    assert (read_trace(path).ops, read_trace(path).header.seed) == (LEAK[:2], 1)
+
+
 def test_a_saved_trace_diverges_again_with_the_same_signature(tmp_path: Path) -> None:
     one, _ = campaign(tmp_path)
     one.run(cases(1), Budget())
