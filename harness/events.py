@@ -20,13 +20,17 @@ EVENTS_FILE = "events.jsonl"
 
 
 class Started(msgspec.Struct, tag="started", kw_only=True):
-    """The first event: everything that repeats the run. `command` is what was typed."""
+    """The first event: everything that repeats the run. `command` is what was typed.
+
+    `shard` is which part of how many, where machines share a campaign out.
+    """
 
     pairs: list[Pair]
     profile: str
     engine: str
     seed: int
     jobs: int = 1
+    shard: tuple[int, int] = (1, 1)
     ops: int | None = None
     seconds: float | None = None
     device: str = "cpu"

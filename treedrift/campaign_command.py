@@ -36,6 +36,7 @@ from .options import (
     out,
     parse_pairs,
     parse_seconds,
+    parse_shard,
 )
 from .replaying import replay_files
 from .report_command import write_all
@@ -104,6 +105,10 @@ def fuzz(
     ops: Annotated[int | None, typer.Option(min=1, help="Stop after so many ops.")] = None,
     time: Annotated[str | None, typer.Option(help="Stop after 90s, 10m, 2h.")] = None,
     jobs: JobsOption = 1,
+    shard: Annotated[
+        str | None,
+        typer.Option(help="Run one part of the campaign's cases, as in 2/8.", metavar="K/N"),
+    ] = None,
     device: DeviceOption = "cpu",
     shrink: ShrinkOption = None,
     out_folder: OutOption = RUN_FOLDER,
@@ -127,6 +132,7 @@ def fuzz(
         seed=seed,
         budget=Budget(ops, parse_seconds(time)),
         jobs=jobs,
+        shard=parse_shard(shard),
         device=device,
     )
     raise typer.Exit(_run_fresh(plan, _options(plan, shrink_seconds, known), out_folder, json_))
@@ -179,6 +185,7 @@ def _run_resumed(
             # A run that is given a budget is made longer; the first one's still counts else.
             budget=Budget(ops or started.ops, seconds or started.seconds),
             jobs=started.jobs,
+            shard=started.shard,
             device=started.device,
         )
         options = _options(plan, started.shrink_seconds, known)
@@ -194,6 +201,7 @@ def _started(plan: Plan, options: Options) -> Started:
         engine=plan.engine,
         seed=plan.seed,
         jobs=plan.jobs,
+        shard=plan.shard,
         ops=plan.budget.ops,
         seconds=plan.budget.seconds,
         device=plan.device,
@@ -268,11 +276,10 @@ def report(log: RunLog, json_: bool, pairs: Sequence[Pair] = (), is_campaign: bo
     """Print what a run gave and return its exit code. `pairs` were compared besides its own."""
     view = RunView.from_events(log.events)
     view.pairs += [pair for pair in pairs if pair not in view.pairs]
-    summary = summary_of(view)
     if json_:
-        sys.stdout.write(json.dumps(summary, default=str) + "\n")
+        sys.stdout.write(json.dumps(summary_of(view), default=str) + "\n")
     else:
-        print_summary(out, summary, is_campaign)
+        print_summary(out, view, is_campaign)
     if view.standing == "blind":
         return ExitCode.HARNESS
     if view.new:

@@ -62,6 +62,15 @@ def parse_seconds(text: str | None, option: str = "--time") -> float | None:
     return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
 
 
+def parse_shard(text: str | None) -> tuple[int, int]:
+    """Which part of how many, as in 2/8. Raises `UsageError`."""
+    match = re.fullmatch(r"(\d+)/(\d+)", (text or "1/1").strip())
+    part, parts = map(int, match.groups()) if match else (0, 0)
+    if not 1 <= part <= parts:
+        raise UsageError(f"--shard {text!r}: give a part and how many there are, as in 2/8")
+    return part, parts
+
+
 def check_folder(folder: Path, option: str = "--out") -> None:
     """Refuse a folder that can't be written to, before anything runs. Raises `UsageError`."""
     place = next(one for one in (folder, *folder.absolute().parents) if one.exists())

@@ -32,7 +32,10 @@ Listener = Callable[[Event], None]
 
 
 class Plan(msgspec.Struct, kw_only=True, frozen=True):
-    """A campaign: what to run, on which pairs, for how long, and where traces go."""
+    """A campaign: what to run, on which pairs, for how long, and where traces go.
+
+    `shard` is which part of how many: machines that share a campaign out run different cases.
+    """
 
     pairs: tuple[Pair, ...]
     profile: str = "full"
@@ -40,6 +43,7 @@ class Plan(msgspec.Struct, kw_only=True, frozen=True):
     seed: int = 1
     budget: Budget = Budget(seconds=50.0)
     jobs: int = 1
+    shard: tuple[int, int] = (1, 1)
     folder: str | None = None
     device: str = "cpu"
 
@@ -51,10 +55,13 @@ def cases_of(plan: Plan, job: int, first: int = 0) -> Iterator[Case]:
     of an unknown profile and of a missing engine at once.
     """
     hostile = allows_hostile(plan.pairs)
+    part, parts = plan.shard
+    start, stride = part - 1 + job * parts, plan.jobs * parts
     if plan.engine == "hypothesis":
-        made = hypothesis_engine.cases(plan.seed, plan.profile, hostile, job, plan.jobs)
+        made = hypothesis_engine.cases(plan.seed, plan.profile, hostile, start, stride)
         return islice(map(_with_number, made, count()), first, None)
-    return _swarm_cases(plan, profile_named(plan.profile), job, first, hostile)
+    seeds = numbered(plan.seed, start + first * stride, stride)
+    return _swarm_cases(profile_named(plan.profile), enumerate(seeds, first), hostile)
 
 
 def _with_number(case: Case, number: int) -> Case:
@@ -63,10 +70,9 @@ def _with_number(case: Case, number: int) -> Case:
 
 
 def _swarm_cases(
-    plan: Plan, profile: Profile, job: int, first: int, hostile: bool
+    profile: Profile, seeds: Iterable[tuple[int, int]], hostile: bool
 ) -> Iterator[Case]:
-    seeds = numbered(plan.seed, job + first * plan.jobs, plan.jobs)
-    for number, seed in enumerate(seeds, first):
+    for number, seed in seeds:
         config, ops = generate_case(seed, profile, hostile and seed % HOSTILE_EVERY == 0)
         yield Case(config, ops, seed, number=number)
 

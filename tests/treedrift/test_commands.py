@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -211,6 +212,26 @@ def test_two_jobs_run_the_cases_of_one(command: Command) -> None:
     one = running.cases_of(alone, 0)
     for number in range(6):
         assert next(one).seed == next(both[number % 2]).seed
+
+
+@pytest.mark.parametrize("engine", ["swarm", "hypothesis"])
+def test_shards_and_their_jobs_share_the_cases_of_a_seed_out(command: Command, engine: str) -> None:
+    from treedrift import running
+
+    def seeds(count: int, job: int = 0, **parts: Any) -> list[int | None]:
+        plan = running.Plan(pairs=(("python", "twin"),), engine=engine, **parts)
+        return [case.seed for case in islice(running.cases_of(plan, job), count)]
+
+    alone = seeds(400)
+    shared = [seeds(100, job, jobs=2, shard=(part, 2)) for part in (1, 2) for job in (0, 1)]
+    assert sorted(seed for part in shared for seed in part) == sorted(alone)
+
+
+@pytest.mark.parametrize("shard", ["0/2", "3/2", "two", "1/0"])
+def test_a_shard_that_is_none_is_refused(command: Command, shard: str) -> None:
+    ended = command("fuzz", "--ops", "9", "--shard", shard)
+    assert ended.code == 2
+    assert "--shard" in ended.err
 
 
 @pytest.mark.parametrize("engine", ["swarm", "hypothesis"])
