@@ -9,6 +9,7 @@ passed to, and components name the entries of a mapping by component.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -104,6 +105,11 @@ def signature_of(divergence: Divergence) -> str:
     is_named = divergence.side is not None and divergence.kind != "difference"
     side = f"@{divergence.side}" if is_named else ""
     return f"{divergence.kind}:{divergence.op_kind}:{place}{side}"
+
+
+def decisive(found: Sequence[Divergence]) -> Divergence | None:
+    """The one that a run of a trace is known by: the first hard one, or else the first."""
+    return min(found, key=lambda one: one.is_soft, default=None)
 
 
 def without_releases(signature: str, pair: tuple[str, str]) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from . import observation, pictures
-from .compare import Divergence, compare
+from .compare import Divergence, compare, decisive
 from .config import Config
 from .describe import describe_call, describe_op
 from .explanation import Explanation, OpLine, SideView
@@ -118,7 +118,7 @@ class _Scene:
         narrow = Lockstep(self.clients, [self.pair])
         found = narrow.run(self.config, self.trace.ops, self.settings).divergences
         named = [one for one in found if one.signature == signature]
-        return min(named or found, key=lambda one: one.is_soft, default=None)
+        return decisive(named or found)
 
     def explain(self, found: Divergence) -> Explanation:
         """Watch both sides again and put everything together."""

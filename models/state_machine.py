@@ -14,6 +14,7 @@ from pathlib import Path
 from hypothesis import settings as Settings  # noqa: N812  It is a class, whatever its name.
 from hypothesis.stateful import run_state_machine_as_test
 
+from treedrift.harness.compare import decisive
 from treedrift.harness.lockstep import Lockstep, Pair
 from treedrift.harness.opening import allows_hostile, names_of, open_lockstep, replay_settings
 from treedrift.harness.trace import dump_trace, new_trace, write_trace
@@ -119,7 +120,7 @@ def save(lockstep: Lockstep, found: DivergedError, folder: Path) -> tuple[Path, 
     """
     watched = replay_settings(lockstep.pairs, found.config)
     replayed = lockstep.run(found.config, found.trace, watched).divergences
-    shown = replayed[0] if replayed else found.divergence
+    shown = decisive(replayed) or found.divergence
     trace = new_trace(
         found.config,
         found.trace,

@@ -16,7 +16,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from ..compare import Divergence
+from ..compare import Divergence, decisive
 from ..lockstep import Lockstep, Pair
 from ..opening import open_lockstep
 from ..trace import FORMAT_VERSION, Trace, dump_trace
@@ -24,7 +24,7 @@ from .checkpoint import Checkpoint
 from .draft import Draft
 from .parallel import Alone, Together
 from .search import Evaluator, Search
-from .trial import Judge, Memo, decisive, replayed
+from .trial import Judge, Memo, replayed
 
 LOOKS = 3
 """How often a trace is replayed before it counts as one that always shows the same."""
@@ -86,6 +86,7 @@ def minimize(
         if opened is None:
             opened = open_lockstep([pair])
             stack.callback(opened.close)
+            opened.start()
         work = _Work(trace, pair, opened, monotonic() + budget_seconds, tell)
         kept = work.look(signature)
         if kept is None:

@@ -12,7 +12,7 @@ from time import monotonic
 
 import msgspec
 
-from ..compare import Divergence
+from ..compare import Divergence, decisive
 from ..config import Config
 from ..lockstep import Lockstep, Pair
 from ..opening import SMALL_POOL, replay_settings
@@ -87,7 +87,8 @@ def replayed(lockstep: Lockstep, pair: Pair, draft: Draft, drains: bool = True) 
         if not session.is_open:
             break
         found += session.step(draft.ops[start : start + STEP_OPS])
-    if not draft.ops or (drains and session.is_open):
+    # A pair that could not be opened is told of at the end, where nothing is run any more.
+    if drains or not draft.ops or not session.is_open:
         found += session.finish()
     return [one for one in found if one.pair == pair]
 
@@ -96,11 +97,6 @@ def replayed(lockstep: Lockstep, pair: Pair, draft: Draft, drains: bool = True) 
 def _settings(pair: Pair, is_small: bool) -> Settings:
     """A replay's settings: of a configuration, only whether its pools are small counts."""
     return replay_settings([pair], Config(capacity=SMALL_POOL + (not is_small)))
-
-
-def decisive(found: list[Divergence]) -> Divergence | None:
-    """The first hard divergence, or else the first soft one."""
-    return next((one for one in found if not one.is_soft), found[0] if found else None)
 
 
 class Judge:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import msgspec
 
 from treedrift.harness.campaign import numbered
-from treedrift.harness.compare import Divergence
+from treedrift.harness.compare import Divergence, decisive
 from treedrift.harness.config import Config
 from treedrift.harness.lockstep import Lockstep, Pair
 from treedrift.harness.opening import open_lockstep, replay_settings, settings_for
@@ -113,7 +113,7 @@ def _search(drill: Drill, lockstep: Lockstep, seconds: float, seed: int) -> Catc
             break
         # A case that the time cuts short is compared as far as it came.
         result = lockstep.run(config, takewhile(lambda _: not is_up(), ops), settings)
-        found = _first(result.divergences)
+        found = decisive(result.divergences)
         catch.cases += 1
         if found is not None:
             end = result.op_count if found.op_index is None else found.op_index + 1
@@ -133,12 +133,6 @@ def _cases(seed: int) -> Iterator[tuple[int, Config, list[AnyOp]]]:
         yield number, config, ops
 
 
-def _first(divergences: list[Divergence]) -> Divergence | None:
-    """The first hard divergence; a soft one only if nothing else differs."""
-    hard = [found for found in divergences if not found.is_soft]
-    return next(iter(hard or divergences), None)
-
-
 def _trace(drill: Drill, config: Config, ops: list[AnyOp], number: int, found: Divergence) -> Trace:
     return new_trace(
         config,
@@ -156,7 +150,7 @@ def _trace(drill: Drill, config: Config, ops: list[AnyOp], number: int, found: D
 def _replayed_signature(drill: Drill, lockstep: Lockstep, trace: Trace) -> str | None:
     config = trace.header.config
     settings: Settings = replay_settings([pair_of(drill)], config)
-    found = _first(lockstep.run(config, trace.ops, settings).divergences)
+    found = decisive(lockstep.run(config, trace.ops, settings).divergences)
     return None if found is None else found.signature
 
 

@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 )
 
 from treedrift.harness import ops
-from treedrift.harness.compare import SIZE_NAMES, Divergence
+from treedrift.harness.compare import SIZE_NAMES, Divergence, decisive
 from treedrift.harness.config import Config
 from treedrift.harness.lockstep import Lockstep, Pair, Session
 from treedrift.harness.opening import SMALL_POOL, replay_settings
@@ -128,8 +128,8 @@ class TreeMachine(RuleBasedStateMachine):
     @invariant(check_during_init=True)
     def the_sides_agree(self) -> None:
         """No observation differs, and no oracle of either side objects."""
-        if self.found:
-            found = self.found[0]
+        found = decisive(self.found)
+        if found is not None:
             raise _failure_of(found.signature)(found, self.config, self.trace, self.profile.name)
 
     @rule()

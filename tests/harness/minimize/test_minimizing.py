@@ -12,7 +12,7 @@ from tests.harness import mutants
 from tests.harness.minimize.failing_traces import divergences, found_by_chance, signatures
 from tests.harness.spoilt_pair import CONFIG, PAIR, STEPS, WRONG_ORDER, spoilt_pair
 from treedrift.harness.config import Config
-from treedrift.harness.minimize import Minimized, minimize
+from treedrift.harness.minimize import Minimized, minimize, minimizer
 from treedrift.harness.minimize.minimizer import LOOKS
 from treedrift.harness.ops import CoreInsert, CoreMatch
 from treedrift.harness.trace import Trace, dump_trace, new_trace, read_trace, write_trace
@@ -137,6 +137,29 @@ def test_a_spent_budget_stops_the_search_and_the_result_says_so() -> None:
     assert result.tried == {}
     assert result.trace.ops == trace.ops
     assert result.replayed == result.signature
+
+
+def test_a_configuration_that_one_core_refuses_is_shrunk_without_its_ops() -> None:
+    def refuses_wide_pages(core: Any) -> None:
+        if core.page_size > 1:
+            raise ValueError
+
+    trace = new_trace(Config(page_size=4, policy="mru", events=True), STEPS)
+    result = shrunk(trace, refuses_wide_pages)
+    assert (result.verdict, result.is_minimal) == ("DIVERGES", True)
+    assert result.signature == "refused:open:None|ValueError"
+    assert result.trace.ops == []
+    assert result.trace.header.config.policy == "lru"
+    assert result.trace.header.config.page_size > 1
+
+
+def test_time_counts_from_when_the_sides_are_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    lockstep, heard = spoilt_pair(mutants.wrong_free_order), list[str]()
+    monkeypatch.setattr(lockstep, "start", lambda: heard.append("up"))
+    monkeypatch.setattr(minimizer, "open_lockstep", lambda pairs: lockstep)
+    monkeypatch.setattr(minimizer, "monotonic", lambda: heard.append("looked") or 0.0)
+    minimize(new_trace(CONFIG, STEPS), PAIR, budget_seconds=0.0)
+    assert heard[:2] == ["up", "looked"]
 
 
 def test_what_comes_after_the_divergence_is_cut_before_anything_is_tried() -> None:
