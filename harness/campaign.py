@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from time import monotonic
 
 import msgspec
+from msgspec.structs import replace
 
 from . import ops
 from .compare import Divergence
@@ -103,16 +103,16 @@ class Campaign:
         self._done = self._start.tally, self._start.next_case
         self.kinds: dict[tuple[Pair, str], Divergence] = {}
         self._shortest: dict[tuple[Pair, str], int] = {}
-        self.occurrences: Counter[tuple[Pair, str]] = Counter()
 
     def run(self, cases: Iterable[Case], budget: Budget) -> None:
-        """Run until the cases end or the budget is spent."""
+        """Run until the cases end or the budget is spent; one case at least, unless it goes on."""
         self._began = monotonic() - self._start.seconds
         self._checkpoint_due = self._seconds() + CHECKPOINT_SECONDS
+        is_done = self._start.next_case > 0 and self._is_spent(budget)
         try:
-            for case in cases:
+            for case in () if is_done else cases:
                 self._run_case(case)
-                if budget.is_spent(self.tally.op_count, self._seconds()):
+                if self._is_spent(budget):
                     break
                 if self._seconds() >= self._checkpoint_due:
                     self._checkpoint()
@@ -132,6 +132,9 @@ class Campaign:
         tally.count(case.config.policy, case.ops, result)
         self._done = tally, case.number + 1
         self._tell()
+
+    def _is_spent(self, budget: Budget) -> bool:
+        return budget.is_spent(self.tally.op_count, self._seconds())
 
     def _seconds(self) -> float:
         return monotonic() - self._began
@@ -154,15 +157,14 @@ class Campaign:
         if (case.number, *key) in self._told:
             return
         self._told.add((case.number, *key))
-        self.occurrences[key] += 1
         is_new = key not in self.kinds and key not in self._known_kinds
         if is_new:
             self.kinds[key] = settled
         if self._folder is not None:
             self._save(self._folder, case, settled, is_new)
-        self._listen(
-            Found(settled, is_new, case.seed, self._start.job, case.number, self._seconds())
-        )
+        # One kind can show in thousands of cases: only its first find carries the values.
+        told = settled if is_new else replace(settled, left=None, right=None)
+        self._listen(Found(told, is_new, case.seed, self._start.job, case.number, self._seconds()))
 
     def _save(self, folder: Path, case: Case, settled: Divergence, is_new: bool) -> None:
         """Keep the trace of a new kind, and later a shorter one in its place."""

@@ -67,6 +67,7 @@ class Sample(msgspec.Struct, tag="sample", kw_only=True):
 class Found(msgspec.Struct, tag="found"):
     """A divergence; `is_new` if its kind has not been seen before in this run.
 
+    The values of both sides (`left` and `right`) come with the first find of a kind alone.
     `job` and `case` say where in the campaign: the `case`-th case of that job.
     """
 

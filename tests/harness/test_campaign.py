@@ -92,8 +92,9 @@ def test_one_kind_is_kept_once_and_counted_every_time(tmp_path: Path) -> None:
     one.run(cases(3), Budget())
     ((key, kept),) = one.kinds.items()
     assert key == (PAIR, kept.signature)
-    assert one.occurrences[key] == 3
-    assert [event.is_new for event in heard if isinstance(event, Found)] == [True, False, False]
+    found = [event for event in heard if isinstance(event, Found)]
+    assert [event.is_new for event in found] == [True, False, False]
+    assert [event.divergence.signature for event in found] == [kept.signature] * 3
     assert [path.name for path in tmp_path.iterdir()] == [Path(str(kept.file)).name]
 
 
@@ -129,6 +130,21 @@ def test_a_job_that_goes_on_counts_from_there_and_tells_nothing_twice(tmp_path: 
     assert [(event.case, event.is_new) for event in found] == [(1, False), (3, False)]
     assert (again.tally.cases, again.tally.op_count) == (4, 12)
     assert not list(tmp_path.iterdir())
+
+
+def test_the_values_of_a_kind_are_told_once() -> None:
+    one, heard = campaign()
+    one.run(cases(3), Budget())
+    found = [event.divergence for event in heard if isinstance(event, Found)]
+    assert [(each.left, each.right) != (None, None) for each in found] == [True, False, False]
+
+
+def test_a_job_that_was_done_runs_no_case_more() -> None:
+    start = Start(next_case=2, tally=Tally(op_count=6, cases=2))
+    again, heard = campaign(start=start)
+    again.run(islice(cases(4), 2, None), Budget(ops=6))
+    assert (again.tally.cases, again.tally.op_count) == (2, 6)
+    assert [type(event) for event in heard] == [Checkpoint]
 
 
 def test_an_interruption_leaves_a_case_counted_and_done_or_neither() -> None:

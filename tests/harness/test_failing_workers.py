@@ -13,7 +13,7 @@ from tests.harness import mutants
 from treedrift.harness import lockstep as lockstep_module
 from treedrift.harness.campaign import Budget, Campaign, Case
 from treedrift.harness.config import Config
-from treedrift.harness.events import Event
+from treedrift.harness.events import Event, Found
 from treedrift.harness.lockstep import LocalClient, Lockstep, RemoteClient
 from treedrift.harness.ops import CoreInsert, Evict, Reset
 from treedrift.harness.remote import Worker, resident_bytes, worker_command
@@ -41,10 +41,9 @@ def worker(core_name: str, memory_bytes_max: int | None = None) -> Worker:
     return Worker(command, memory_bytes_max=memory_bytes_max)
 
 
-def run_three(pair: Lockstep, folder: Path) -> Campaign:
+def run_three(pair: Lockstep, folder: Path, heard: list[Event] | None = None) -> Campaign:
     """A fatal case between two harmless ones."""
-    heard: list[Event] = []
-    campaign = Campaign(pair, Settings(), folder, heard.append)
+    campaign = Campaign(pair, Settings(), folder, ([] if heard is None else heard).append)
     three = [replace(case, number=n) for n, case in enumerate((HARMLESS, FATAL, HARMLESS))]
     campaign.run(three, Budget())
     return campaign
@@ -92,10 +91,12 @@ def test_memory_beyond_the_limit_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_dies_when_a_case_opens_is_a_crash(tmp_path: Path) -> None:
+    heard: list[Event] = []
     with pair_with(worker("dies at open")) as pair:
-        campaign = run_three(pair, tmp_path)
+        campaign = run_three(pair, tmp_path, heard)
     assert [found.op_kind for found in campaign.kinds.values()] == ["open"]
-    assert campaign.occurrences[PAIR, "crash:failing"] == 3
+    found = [event.divergence.signature for event in heard if isinstance(event, Found)]
+    assert found == ["crash:failing"] * 3
 
 
 def test_a_sound_worker_agrees_with_a_side_in_this_process(tmp_path: Path) -> None:
