@@ -198,7 +198,7 @@ def save(folder: Path, case: Case, divergence: Divergence) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     # The seed keeps jobs apart that find one kind at the same time.
     seed = "" if case.seed is None else f"-{case.seed}"
-    path = folder / f"{_stem(divergence)}{seed}.jsonl"
+    path = folder / f"{stem_of(divergence)}{seed}.jsonl"
     write_trace(path, _trace_of(case, divergence), overwrite=True)
     return path
 
@@ -221,8 +221,8 @@ def _trace_of(case: Case, divergence: Divergence) -> Trace:
     )
 
 
-def _stem(divergence: Divergence) -> str:
-    """A short name that says op and place, and a digest that keeps kinds and pairs apart."""
+def stem_of(divergence: Divergence) -> str:
+    """A short name of a kind: op, place, and a digest that keeps kinds and pairs apart."""
     place = re.sub(r"\[[^]]*\]", "", divergence.where).split(".")[-3:]
     words = re.findall(r"[A-Za-z0-9]+", " ".join([divergence.op_kind, *place]))
     kind = "\0".join((*divergence.pair, divergence.signature)).encode()

@@ -92,7 +92,7 @@ def check(
         budget=Budget(seconds=_or(parse_seconds(time), CHECK_SECONDS)),
         jobs=jobs,
     )
-    options = _options(plan, _or(parse_seconds(shrink, "--shrink"), CHECK_SHRINK_SECONDS), known)
+    options = _options(_or(parse_seconds(shrink, "--shrink"), CHECK_SHRINK_SECONDS), known)
     saved = [folder for folder in SAVED if folder.is_dir()]
     raise typer.Exit(_run_fresh(plan, options, out_folder, json_, saved))
 
@@ -135,15 +135,15 @@ def fuzz(
         shard=parse_shard(shard),
         device=device,
     )
-    raise typer.Exit(_run_fresh(plan, _options(plan, shrink_seconds, known), out_folder, json_))
+    raise typer.Exit(_run_fresh(plan, _options(shrink_seconds, known), out_folder, json_))
 
 
 def _or(given: float | None, usual: float) -> float:
     return usual if given is None else given
 
 
-def _options(plan: Plan, shrink_seconds: float, known: Path) -> Options:
-    return Options(shrink_seconds=shrink_seconds, jobs=plan.jobs, ledger=Ledger.read(known))
+def _options(shrink_seconds: float, known: Path) -> Options:
+    return Options(shrink_seconds=shrink_seconds, ledger=Ledger.read(known))
 
 
 # --- Running ------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ def _run_resumed(
             shard=started.shard,
             device=started.device,
         )
-        options = _options(plan, started.shrink_seconds, known)
+        options = _options(started.shrink_seconds, known)
         log.tell(_started(plan, options))
         log.tell(run_canary())
         return _run(log, plan, options, False, json_)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from .harness.campaign import stem_of
 from .harness.events import Explained, Judged, LedgerChecked, Shrunk
 from .harness.explain import explain
 from .harness.ledger import Entry, Ledger, check
@@ -27,7 +28,6 @@ class Options(msgspec.Struct, kw_only=True, frozen=True):
     """How a run is followed up. `shrink_seconds` is for one kind; 0 leaves traces as found."""
 
     shrink_seconds: float = 30.0
-    jobs: int = 1
     ledger: Ledger
 
 
@@ -36,7 +36,7 @@ def triage(log: RunLog, options: Options) -> None:
 
     Raises `KeyboardInterrupt` as it comes; what was done until then is told.
     """
-    view = RunView.from_events(log.events)
+    view = RunView.from_events(log.events, log.folder)
     checked = {(one.pair, one.known) for one in view.ledger}
     for pair in view.pairs:
         kinds = [kind for kind in view.kinds if kind.pair == pair and kind.explained is None]
@@ -60,9 +60,11 @@ def _follow_up(log: RunLog, options: Options, lockstep: Lockstep, kind: Kind) ->
     if kind.file is None:
         return
     trace, signature = read_trace(kind.file), kind.signature
+    if kind.shrunk is not None and kind.shrunk.verdict == "SLIPPED":
+        signature = kind.shrunk.replayed or signature
     left = min(options.shrink_seconds, _budget_left(log, options))
     if kind.shrunk is None and left > 0:
-        minimized = _shrink(log, options, lockstep, kind, trace, left)
+        minimized = _shrink(log, lockstep, kind, trace, left)
         trace, signature = minimized.trace, minimized.signature or signature
     known = options.ledger.judge(kind.pair, signature, trace)
     log.tell(
@@ -88,23 +90,15 @@ def _budget_left(log: RunLog, options: Options) -> float:
     return KINDS_SHRUNK_MAX * options.shrink_seconds - spent
 
 
-def _shrink(
-    log: RunLog,
-    options: Options,
-    lockstep: Lockstep,
-    kind: Kind,
-    trace: Trace,
-    seconds: float,
-) -> Minimized:
+def _shrink(log: RunLog, lockstep: Lockstep, kind: Kind, trace: Trace, seconds: float) -> Minimized:
     folder = log.findings or Path(FINDINGS)
-    stem = Path(str(kind.file)).stem
+    stem = _stem(kind, folder)
     checkpoint = folder / f"{stem}.shrink.json"
     minimized = minimize(
         trace,
         kind.pair,
         signature=kind.signature,
         budget_seconds=seconds,
-        jobs=options.jobs,
         checkpoint=checkpoint,
         lockstep=lockstep,
     )
@@ -124,10 +118,17 @@ def _shrink(
             is_minimal=minimized.is_minimal,
             tried=minimized.tried,
             slipped=minimized.slipped,
-            verdict=minimized.verdict,
+            # What a replay does not show at all has shown once, or it would not be here.
+            verdict="FLAKY" if minimized.verdict == "AGREES" else minimized.verdict,
         )
     )
     return minimized
+
+
+def _stem(kind: Kind, folder: Path) -> str:
+    """What the files of a kind are called. A trace that was saved before can show several kinds."""
+    found = Path(str(kind.first.file))
+    return found.stem if found.parent == folder else f"{found.stem}-{stem_of(kind.first)}"
 
 
 def _check(log: RunLog, lockstep: Lockstep, pair: Pair, entry: Entry) -> None:

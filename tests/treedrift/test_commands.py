@@ -123,6 +123,18 @@ def test_check_says_that_the_saved_traces_agree(command: Command, place: Path) -
 # --- A divergence, saved and replayed -----------------------------------------------------
 
 
+def test_a_saved_trace_that_shows_two_kinds_is_shrunk_for_each(
+    command: Command, place: Path
+) -> None:
+    save(place / "corpora" / "seeds" / "leak.jsonl", LEAK)
+    pairs = ("--pair", "python,leaky", "--pair", "twin,leaky")
+    told = command("check", "--time", "0", "--shrink", "2s", *pairs, "--json").json
+    files = {one["shrunk"]["file"]: one["pair"] for one in told["divergences"]}
+    assert len(files) == len(told["divergences"])
+    for file, pair in files.items():
+        assert list(read_trace(file).header.pair or ()) == pair
+
+
 def test_a_saved_divergence_replays_with_the_same_signature(command: Command, place: Path) -> None:
     found = command("fuzz", "--ops", "300", "--pair", "python,leaky", "--json").json["divergences"]
     for one in found:

@@ -133,3 +133,20 @@ def test_samples_of_the_tally_come_now_and_then() -> None:
         log.tell(checkpoint(0, seconds, seconds * 10, float(seconds)))
     samples = [event for event in log.events if isinstance(event, Sample)]
     assert [(one.seconds, one.tally.op_count) for one in samples] == [(0, 0), (5, 50), (10, 100)]
+
+
+def test_a_run_whose_folder_was_moved_is_explained_from_there(
+    command: Command, place: Path
+) -> None:
+    fuzz = ("fuzz", "--ops", "200", "--pair", "python,leaky", "--shrink", "2s", "--json")
+    first = command(*fuzz, "--out", "run").json
+    stream = place / "run" / "events.jsonl"
+    late = (b'{"type":"judged"', b'{"type":"explained"', b'{"type":"finished"')
+    lines = stream.read_bytes().splitlines(keepends=True)
+    stream.write_bytes(b"".join(line for line in lines if not line.startswith(late)))
+    (place / "run").rename(place / "moved")
+    again = command("fuzz", "--resume", "moved", "--json")
+    assert again.code == 1
+    assert [one["rule"] for one in again.json["divergences"]] == [
+        one["rule"] for one in first["divergences"]
+    ]
