@@ -16,7 +16,7 @@ from rich.text import Text
 
 from ..harness.compare import Divergence
 from ..harness.explanation import Explanation, OpLine
-from .commands import Command
+from .commands import Command, lines_of
 from .marks import Marked, Tree, trees_after, trees_before
 from .words import headline, plural, versus
 
@@ -120,10 +120,16 @@ def _facts(explanation: Explanation) -> Table:
     if explanation.config:
         changed = ", ".join(f"{name}={value}" for name, value in explanation.config.items())
         table.add_row("config", Text(changed))
-    if explanation.note:
-        table.add_row("note", Text(explanation.note))
+    if note := note_of(explanation):
+        table.add_row("note", Text(note))
     table.add_row("kind", Text(explanation.signature))
     return table
+
+
+def note_of(explanation: Explanation) -> str:
+    """What somebody wrote about the trace; what a run writes by itself only says the kind again."""
+    by_itself = f"{explanation.kind} at {explanation.op_kind}: "
+    return "" if explanation.note.startswith(by_itself) else explanation.note
 
 
 def _verdict(explanation: Explanation) -> str:
@@ -274,4 +280,4 @@ def _node(one: Marked) -> RenderableType:
 
 def _commands(commands: Sequence[Command]) -> list[str]:
     """The commands, each on one line however long it is, so that it can be copied."""
-    return ["", "Next", *[f"  {command.line}" for command in commands]] if commands else []
+    return ["", "Next", *[f"  {line}" for line in lines_of(commands)]] if commands else []

@@ -15,6 +15,7 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from ..harness.events import Canary
 from ..harness.lockstep import Pair
+from .commands import lines_of
 from .explained import text_explanation
 from .run import Kind, RunView
 from .words import headline, place_of, plural, versus
@@ -84,7 +85,7 @@ def _told(kind: Kind) -> list[str]:
         lines.append(text_explanation(kind.explanation)[:TEXT_MAX])
     else:
         lines += [first.where, *_values(kind)]
-    return lines + [f"{command.line}  # {command.purpose}" for command in kind.commands]
+    return lines + lines_of(kind.commands)
 
 
 def _values(kind: Kind) -> list[str]:

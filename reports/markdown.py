@@ -9,6 +9,7 @@ import html
 import re
 from collections.abc import Sequence
 
+from .commands import lines_of
 from .explained import text_explanation
 from .run import Kind, RunView
 from .words import duration, headline, place_of, plural, versus
@@ -86,7 +87,7 @@ def _details(run: RunView, kind: Kind) -> str:
         lines += ["", text(run.note_of(kind))]
     lines += ["", *_explained(kind)]
     if kind.commands:
-        told = [f"{command.line}  # {command.purpose}" for command in kind.commands]
+        told = lines_of(kind.commands)
         lines += ["", "What to do next:", "", fence("\n".join(told), "sh")]
     return "\n".join([*lines, "", "</details>"])
 

@@ -38,11 +38,15 @@ Standing = Literal["blind", "new", "known", "agreed"]
 
 
 class Kind(msgspec.Struct, kw_only=True):
-    """One kind of divergence of one pair. `seconds` is when it was first found."""
+    """One kind of divergence of one pair. `seconds` is when it was first found.
+
+    `is_replay`: it was first seen on a trace that was saved before, perhaps for another pair.
+    """
 
     first: Divergence
     count: int = 1
     seconds: float = 0.0
+    is_replay: bool = False
     seed: int | None = None
     shrunk: Shrunk | None = None
     judged: Judged | None = None
@@ -57,6 +61,18 @@ class Kind(msgspec.Struct, kw_only=True):
     def signature(self) -> str:
         """Its name."""
         return self.first.signature
+
+    @property
+    def group(self) -> str:
+        """What it shares with kinds that are likely to be one fault with it.
+
+        The ledger's entry, else the signature without the op: the same call and field.
+        """
+        if self.is_known and self.judged is not None and self.judged.known:
+            return self.judged.known
+        start = f"{self.first.kind}:{self.first.op_kind}:"
+        rest = self.signature.removeprefix(start)
+        return self.signature if rest == self.signature else f"{self.first.kind}:*:{rest}"
 
     @property
     def is_known(self) -> bool:
@@ -95,7 +111,12 @@ class Kind(msgspec.Struct, kw_only=True):
     def commands(self) -> list[Command]:
         """What to type next about it."""
         is_minimal = self.shrunk is not None and self.shrunk.is_minimal
-        return next_commands(self.file, self.pair, is_minimal=is_minimal)
+        return next_commands(self.file, self.pair_to_name, is_minimal=is_minimal)
+
+    @property
+    def pair_to_name(self) -> Pair | None:
+        """The pair if a command must name it; None where the trace does: runs save it there."""
+        return self.pair if self.is_replay and self.shrunk is None else None
 
 
 class RunView(msgspec.Struct, kw_only=True):
@@ -235,6 +256,7 @@ class _Gathered:
             first=msgspec.structs.replace(found, file=self._located(found.file)),
             seconds=event.seconds,
             seed=event.seed,
+            is_replay=event.job < 0,  # Jobs of replays have negative numbers.
         )
 
     def _located(self, file: str | None) -> str | None:

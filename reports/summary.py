@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, get_args
 
 import msgspec
 
 from ..harness.behaviours import EXPECTED_BEHAVIOURS
-from ..harness.compare import Divergence
 from ..harness.events import Shrunk
-from ..harness.lockstep import Pair
 from ..harness.ops import AnyOp
 from ..harness.tally import Tally
 from .run import Kind, RunView
@@ -28,25 +25,6 @@ ROWS_MAX = 3
 TOKEN_COUNTS = ("requests", "hit_tokens", "prompt_tokens")
 
 
-def summarize(
-    pairs: Sequence[Pair],
-    tally: Tally,
-    seconds: float,
-    divergences: Sequence[Divergence],
-    occurrences: Sequence[int],
-    interrupted: bool = False,
-) -> dict[str, Any]:
-    """The summary of what left no stream, such as a replay. Times are in seconds."""
-    kinds = [
-        Kind(first=divergence, count=count)
-        for divergence, count in zip(divergences, occurrences, strict=True)
-    ]
-    run = RunView(
-        pairs=list(pairs), tally=tally, seconds=seconds, kinds=kinds, is_interrupted=interrupted
-    )
-    return summary_of(run)
-
-
 def summary_of(run: RunView) -> dict[str, Any]:
     """Everything that a run is told as. Times are in seconds, lengths in tokens."""
     return {
@@ -60,7 +38,7 @@ def summary_of(run: RunView) -> dict[str, Any]:
         "divergences": [_divergence(kind) for kind in (*run.new, *run.known)],
         "ledger": [msgspec.to_builtins(entry) for entry in run.ledger],
         "canaries": [msgspec.to_builtins(canary) for canary in run.canaries],
-        "statistics": _statistics(run.tally),
+        "statistics": statistics_of(run.tally),
     }
 
 
@@ -69,6 +47,7 @@ def _divergence(kind: Kind) -> dict[str, Any]:
     return {
         "kind": first.kind,
         "signature": first.signature,
+        "group": kind.group,
         "headline": headline(first),
         "pair": list(first.pair),
         "side": first.side,
@@ -78,7 +57,7 @@ def _divergence(kind: Kind) -> dict[str, Any]:
         "where": first.where,
         "left": first.left,
         "right": first.right,
-        "rows": _rows(kind),
+        "rows": differing_rows(kind),
         "count": kind.count,
         "file": first.file,
         "status": None if kind.judged is None else kind.judged.status,
@@ -90,7 +69,7 @@ def _divergence(kind: Kind) -> dict[str, Any]:
     }
 
 
-def _rows(kind: Kind) -> list[dict[str, Any]]:
+def differing_rows(kind: Kind) -> list[dict[str, Any]]:
     """The fields that differ: of the shrunk trace where it is explained, else as found."""
     first, explanation = kind.first, kind.explanation
     rows = [] if explanation is None else [row for row in explanation.rows if row.differs]
@@ -104,7 +83,8 @@ def _shrunk(shrunk: Shrunk) -> dict[str, Any]:
     return {name: getattr(shrunk, name) for name in told}
 
 
-def _statistics(tally: Tally) -> dict[str, Any]:
+def statistics_of(tally: Tally) -> dict[str, Any]:
+    """What a tally counted, with what is left to reach. Times are in seconds, tokens in tokens."""
     behaviours = dict(sorted(tally.behaviours.items()))
     tokens = {name: behaviours.pop(name, 0) for name in TOKEN_COUNTS}
     return {

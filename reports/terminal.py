@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,11 +14,39 @@ from rich.table import Table
 from rich.text import Text
 
 from ..harness import campaign, events
+from ..harness.behaviours import EXPECTED_BEHAVIOURS
 from ..harness.compare import Divergence
-from .commands import next_commands
-from .words import cut_alike, headline, plural
+from ..harness.lockstep import Pair
+from .commands import Command, from_here, lines_of, next_commands
+from .groups import Group, groups_of
+from .run import Kind, RunView
+from .summary import OP_KINDS, POLICIES, differing_rows, not_reached, statistics_of
+from .words import cut, cut_alike, headline, listed, plural, versus
 
-VALUE_WIDTH_MAX = 160
+WIDTH_MAX = 100
+"""Columns that a summary takes, but for what is there to be copied."""
+
+LABEL_WIDTH = 9
+
+VALUE_WIDTH_MIN = 30
+
+CUT_MARKS = 8
+"""Columns of the dots before and after a value that is cut."""
+
+TEXT_MAX = 400
+"""Characters of a rule or a verdict."""
+
+GROUPS_MAX = 5
+"""Groups of kinds told in full; others get a line each."""
+
+LINES_MAX = 20
+"""Groups of kinds told in a line; the report has all of them."""
+
+OTHERS_MAX = 8
+"""Kinds of a group told beside the one that leads."""
+
+MISSED_MAX = 12
+"""Ops, policies and behaviours that were not reached, by name."""
 
 LINE_MAX = 300
 
@@ -78,61 +108,58 @@ def found_line(divergence: Divergence) -> Text:
     return text
 
 
-def print_summary(console: Console, summary: dict[str, Any], is_campaign: bool = True) -> None:
+def print_summary(console: Console, run: RunView, is_campaign: bool = True) -> None:
     """The summary of a campaign, or of a replay, which is not expected to reach everything."""
-    statistics = summary["statistics"]
-    rate = summary["ops"] / max(summary["seconds"], 1e-9)
     console.print(
-        f"{summary['ops']:,} ops in {summary['cases']:,} cases, "
-        f"{summary['seconds']:.1f} s ({rate:,.0f} ops/s)"
-        + (", interrupted" if summary["interrupted"] else "")
+        f"{run.tally.op_count:,} ops in {plural(run.tally.cases, 'case')}, "
+        f"{run.seconds:.1f} s ({run.rate:,.0f} ops/s)"
+        + (", interrupted" if run.is_interrupted else "")
     )
-    for pair in summary["pairs"]:
-        _print_pair(console, pair, [one for one in summary["divergences"] if one["pair"] == pair])
-    _print_cores(console, statistics)
+    for pair in run.pairs:
+        _print_pair(console, run, pair)
+    _print_cores(console, run)
     if is_campaign:
-        _print_reached(console, statistics)
-    _print_ledger(console, summary["ledger"])
-    for canary in summary["canaries"]:
+        _print_reached(console, run)
+    for entry in run.vanished:
+        gone = f"vanished: the known difference {entry.known} no longer shows for "
+        console.print(gone + versus(entry.pair), style="yellow")
+    for canary in run.canaries:
         _print_canary(console, canary)
     # The last lines are read first, so what is new stands there.
-    for divergence in sorted(summary["divergences"], key=lambda one: one["status"] != "known"):
-        print_divergence(console, divergence)
+    for group in groups_of(run.known):
+        _print_known(console, run, group)
+    _print_new(console, groups_of(run.new))
 
 
-def _print_pair(console: Console, pair: list[str], found: list[dict[str, Any]]) -> None:
-    known = sum(one["status"] == "known" for one in found)
-    verdict = f"{plural(len(found), 'kind')} of divergence" if found else "no divergence"
+def _print_pair(console: Console, run: RunView, pair: Pair) -> None:
+    new = [kind for kind in run.new if kind.pair == pair]
+    known = sum(kind.pair == pair for kind in run.known)
+    count = len(new) + known
+    verdict = f"{plural(count, 'kind')} of divergence" if count else "no divergence"
     if known:
-        verdict += ", known" if known == len(found) else f", {known:,} of them known"
-    style = "red" if len(found) > known else "yellow" if found else "green"
-    console.print(f"  {' against '.join(pair)}: {verdict}", style=style)
+        verdict += ", known" if not new else f", {known:,} of them known"
+    groups = len(groups_of(new))
+    if groups < len(new):
+        verdict += f"; the new ones look like {plural(groups, 'fault')}"
+    style = "red" if new else "yellow" if known else "green"
+    console.print(f"  {versus(pair)}: {verdict}", style=style)
 
 
-def _print_ledger(console: Console, ledger: list[dict[str, Any]]) -> None:
-    for entry in ledger:
-        if not entry["holds"]:
-            pair = " against ".join(entry["pair"])
-            console.print(
-                f"vanished: the known difference {entry['known']} no longer shows for {pair}",
-                style="yellow",
-            )
-
-
-def _print_canary(console: Console, canary: dict[str, Any]) -> None:
-    if canary["caught"]:
-        console.print(f"canary: {canary['drill']} was caught after {canary['ops']:,} ops")
+def _print_canary(console: Console, canary: events.Canary) -> None:
+    if canary.caught:
+        console.print(f"canary: {canary.drill} was caught after {plural(canary.ops, 'op')}")
         return
     console.print(
-        f"canary: {canary['drill']} was NOT caught in {canary['ops']:,} ops; "
+        f"canary: {canary.drill} was NOT caught in {plural(canary.ops, 'op')}; "
         "this run proves nothing, whatever it says above",
         style="bold red",
     )
 
 
-def _print_cores(console: Console, statistics: dict[str, Any]) -> None:
-    if not statistics["core_seconds"]:
+def _print_cores(console: Console, run: RunView) -> None:
+    if not run.tally.core_seconds:
         return
+    statistics = statistics_of(run.tally)
     table = Table("core", "in the core", "whole side", "requests", box=None, pad_edge=False)
     requests = f"{statistics['requests']:,}, hit rate {statistics['hit_rate']:.1%}"
     for name, spent in statistics["core_seconds"].items():
@@ -141,72 +168,133 @@ def _print_cores(console: Console, statistics: dict[str, Any]) -> None:
     console.print(table)
 
 
-def _print_reached(console: Console, statistics: dict[str, Any]) -> None:
-    behaviours = statistics["behaviours"]
-    if behaviours:
-        shown = ", ".join(f"{name} {count:,}" for name, count in behaviours.items())
-        console.print(f"reached: {shown}", style="dim", highlight=False)
-    policies = statistics["policies"]
-    console.print(
-        "policies: " + ", ".join(f"{name} {count:,}" for name, count in policies.items()),
-        style="dim",
-        highlight=False,
-    )
-    if statistics["not_reached"]:
-        console.print(f"not reached: {', '.join(statistics['not_reached'])}", style="yellow")
+def _print_reached(console: Console, run: RunView) -> None:
+    """How much of what a long run should reach was reached; what was not, by name."""
+    missed = not_reached(run.tally)
+    every = len(EXPECTED_BEHAVIOURS) + len(POLICIES) + len(OP_KINDS)
+    said = f"reached: {every - len(missed)} of {every} ops, policies and behaviours"
+    if missed:
+        said += f"; not reached: {listed(missed, MISSED_MAX)}"
+    console.print(said, style="yellow" if missed else "dim", highlight=False)
 
 
-def print_divergence(console: Console, divergence: dict[str, Any]) -> None:
-    """One kind of divergence, and the commands that show, repeat and shrink it."""
+# --- Findings -----------------------------------------------------------------------------
+
+
+def _print_known(console: Console, run: RunView, group: Group) -> None:
+    """A known difference, in one line; the page says more."""
+    kind = group.lead
+    name = (kind.judged.known if kind.judged is not None else None) or group.headline
+    rule = f"{kind.rule}, " if kind.rule else ""
+    note = run.note_of(kind)
+    line = f"{name}: {rule}{plural(group.count, 'time')}" + (f"; {note}" if note else "")
+    short = textwrap.shorten(line, WIDTH_MAX - len("known  "), placeholder=" ...")
+    console.print(f"known  {short}", style="yellow", highlight=False)
+
+
+def _print_new(console: Console, groups: list[Group]) -> None:
+    """The new groups, the first ones in full, and what to do about the smallest of them."""
+    for group in groups[GROUPS_MAX : GROUPS_MAX + LINES_MAX]:
+        _print_line(console, group)
+    if len(groups) > GROUPS_MAX + LINES_MAX:
+        more = f"{len(groups) - GROUPS_MAX - LINES_MAX:,} more are in the report"
+        console.print(more, style="bold red")
+    told = groups[:GROUPS_MAX]
+    first = min((group.lead for group in told if group.lead.file), key=_size, default=None)
+    for group in told:
+        _print_group(console, group)
+        if group.lead is not first:
+            for command in _commands_of(group.lead)[:1]:
+                _print_row(console, command.name, command.line, 0)
+    if first is not None:
+        console.print("\nnext", style="bold")
+        for line in lines_of(_commands_of(first)):
+            console.print(f"  {line}", highlight=False)
+
+
+def _size(kind: Kind) -> int:
+    return sys.maxsize if kind.shrunk is None else kind.shrunk.ops_after
+
+
+def _commands_of(kind: Kind) -> list[Command]:
+    """What to type about a kind in this folder."""
+    file = None if kind.file is None else from_here(kind.file)
+    is_minimal = kind.shrunk is not None and kind.shrunk.is_minimal
+    return next_commands(file, kind.pair_to_name, is_minimal=is_minimal)
+
+
+def _print_line(console: Console, group: Group) -> None:
+    rule = f" ({group.lead.rule})" if group.lead.rule else ""
+    text = f"{_status(group.lead)}  {group.headline}{rule}, {plural(group.count, 'time')}"
+    console.print(cut(text, WIDTH_MAX), style="bold red", highlight=False)
+
+
+def _status(kind: Kind) -> str:
+    return "found" if kind.judged is None else kind.judged.status
+
+
+def _print_group(console: Console, group: Group) -> None:
+    """One group: what differs, by which rule, who is wrong, how often, and the values."""
+    kind = group.lead
     console.print()
-    style = "yellow" if divergence["status"] == "known" else "bold red"
-    status = f"{divergence['status']}  " if divergence["status"] else ""
-    console.print(f"{status}{divergence['signature']}", style=style, highlight=False)
-    console.print(f"  {divergence['headline']}", highlight=False)
-    if divergence["rule"]:
-        text = f": {divergence['rule_text']}" if divergence["rule_text"] else ""
-        console.print(f"  rule {divergence['rule']}{text}", highlight=False)
-    place = "the final drain" if divergence["op_index"] is None else f"op {divergence['op_index']}"
-    times = "once" if divergence["count"] == 1 else f"{divergence['count']:,} times"
-    console.print(f"  {times}; first at {place} ({divergence['op']}){_shrunk(divergence)}")
-    for row in divergence["rows"]:
-        _print_values(console, divergence["pair"], row)
-    if divergence["verdict"]:
-        verdict = divergence["verdict"][:VALUE_WIDTH_MAX]
-        console.print(f"  guilty: {divergence['side']} ({verdict})", highlight=False)
-    if divergence["known"]:
-        console.print(f"  known as {divergence['known']}", highlight=False)
-    _print_commands(console, divergence)
+    console.print(f"{_status(kind)}  {group.headline}", style="bold red", highlight=False)
+    explanation = kind.explanation
+    guilty, verdict = kind.first.side, kind.first.verdict
+    if explanation is not None and explanation.guilty:
+        guilty, verdict = explanation.guilty, explanation.verdict
+    if kind.rule:
+        _print_row(console, "rule", kind.rule + (f": {kind.rule_text}" if kind.rule_text else ""))
+    if guilty is not None:
+        _print_row(console, "wrong", guilty + (f": {verdict}" if verdict else ""))
+    if kind.first.is_soft:
+        _print_row(console, "effect", "none on the state: the case went on")
+    _print_row(console, "seen", f"{_seen(group)}{_shrunk(kind)}")
+    for row in differing_rows(kind):
+        _print_values(console, kind.pair, row)
+    for other in group.others[:OTHERS_MAX]:
+        said = f"{other.first.op_kind}: {plural(other.count, 'time')}"
+        said += "" if other.shrunk is None else f", {plural(other.shrunk.ops_after, 'op')}"
+        said += "" if other.file is None else f", {from_here(other.file)}"
+        _print_row(console, "also", said, 0)
+    if len(group.others) > OTHERS_MAX:
+        _print_row(console, "also", f"{len(group.others) - OTHERS_MAX} other ops; see the report")
+    _print_row(console, "kind", kind.signature, 0)
 
 
-def _print_values(console: Console, pair: list[str], row: dict[str, Any]) -> None:
-    """A field in which the sides differ, with the value of each."""
-    console.print(f"  {row['field']}", highlight=False)
-    if row["left"] is None and row["right"] is None:
-        return
-    values = cut_alike(str(row["left"]), str(row["right"]), VALUE_WIDTH_MAX)
-    for name, value in zip(pair, values, strict=True):
-        console.print(f"    {name}: {value}", highlight=False)
+def _print_row(console: Console, label: str, text: str, width: int = WIDTH_MAX) -> None:
+    """A label and what it labels; wrapped, unless `width` is 0, so that it can be copied."""
+    indent = " " * (2 + LABEL_WIDTH)
+    lines = textwrap.wrap(cut(text, TEXT_MAX), width - len(indent)) if width else [text]
+    console.print(f"  {label:{LABEL_WIDTH}}{lines[0]}", highlight=False)
+    for line in lines[1:]:
+        console.print(indent + line, highlight=False)
 
 
-def _shrunk(divergence: dict[str, Any]) -> str:
-    shrunk = divergence["shrunk"]
+def _seen(group: Group) -> str:
+    first = group.lead.first
+    count = "once" if group.count == 1 else f"{group.count:,} times"
+    if first.op_index is None:
+        return f"{count}, first in the final drain"
+    return f"{count}, first at op {first.op_index} ({first.op_kind})"
+
+
+def _shrunk(kind: Kind) -> str:
+    shrunk = kind.shrunk
     if shrunk is None:
         return ""
-    sizes = f"; shrunk from {shrunk['ops_before']:,} to {plural(shrunk['ops_after'], 'op')}"
-    if shrunk["verdict"] == "FLAKY":
+    sizes = f"; shrunk from {shrunk.ops_before:,} to {plural(shrunk.ops_after, 'op')}"
+    if shrunk.verdict == "FLAKY":
         return f"{sizes}, does not show on every replay"
-    return sizes + (", minimal" if shrunk["is_minimal"] else ", time ran out")
+    return sizes + (", minimal" if shrunk.is_minimal else ", time ran out")
 
 
-def _print_commands(console: Console, divergence: dict[str, Any]) -> None:
-    shrunk = divergence["shrunk"] or {}
-    commands = next_commands(
-        shrunk.get("file") or divergence["file"],
-        divergence["pair"],
-        is_minimal=bool(shrunk.get("is_minimal")),
-    )
-    # What is known needs no work: one look is enough.
-    for command in commands[:1] if divergence["status"] == "known" else commands:
-        console.print(f"  {command.line}", highlight=False, end="")
-        console.print(f"  # {command.purpose}", style="dim", highlight=False)
+def _print_values(console: Console, pair: Pair, row: dict[str, Any]) -> None:
+    """A field in which the sides differ, with the value of each."""
+    _print_row(console, "differs", row["field"])
+    if row["left"] is None and row["right"] is None:
+        return
+    indent, name_width = " " * (4 + LABEL_WIDTH), max(map(len, pair))
+    width = max(WIDTH_MAX - len(indent) - name_width - 2 - CUT_MARKS, VALUE_WIDTH_MIN)
+    values = cut_alike(str(row["left"]), str(row["right"]), width)
+    for name, value in zip(pair, values, strict=True):
+        console.print(f"{indent}{name:{name_width}}  {value}", highlight=False)

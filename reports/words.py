@@ -6,6 +6,7 @@ Hides how a place such as `calls[0].match_prefix.result.device_prefix_len` is sp
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from ..harness.compare import Divergence
 
@@ -46,9 +47,20 @@ def place_of(divergence: Divergence) -> str:
     return f"at op {divergence.op_index} ({divergence.op_kind})"
 
 
-def headline(divergence: Divergence) -> str:
-    """What went wrong, in one line without values."""
-    op = divergence.op_kind
+def listed(names: Sequence[str], most: int) -> str:
+    """Names in a row, of many the first ones: `a, b and 3 more`."""
+    shown = ", ".join(names[:most])
+    return shown + (f" and {len(names) - most:,} more" if len(names) > most else "")
+
+
+def cut(text: str, width: int) -> str:
+    """A text of at most so many characters."""
+    return text if len(text) <= width else f"{text[: width - 4]} ..."
+
+
+def headline(divergence: Divergence, ops: str | None = None) -> str:
+    """What went wrong, in one line without values; `ops` names all ops that show it."""
+    op = ops or divergence.op_kind
     if divergence.kind == "difference":
         return f"{op}: {_difference(divergence.where)}"
     side = divergence.side or "one side"

@@ -18,7 +18,7 @@ from .harness.lockstep import Pair
 from .harness.opening import allows_hostile, open_lockstep, replay_settings
 from .harness.trace import Trace, read_trace
 from .options import JsonOption, PairOption, default_pair, err, out, parse_pairs
-from .reports.commands import Command, next_commands
+from .reports.commands import Command, keeping_commands, next_commands
 from .reports.explained import print_explanation
 from .reports.words import plural
 
@@ -70,12 +70,21 @@ def _replay(path: Path, trace: Trace, pair: Pair) -> Shown:
             config = trace.header.config
             shown.refused = lockstep.run(config, [], replay_settings([pair], config)).refused
         else:
-            is_minimal = path.name.endswith(MINIMAL) or len(trace.ops) <= 1
-            following = next_commands(str(path), pair, is_minimal=is_minimal)
-            shown.commands = [command for command in following if command.name != "show"]
+            shown.commands = _commands(path, trace, pair, shown.explanation.rule)
     finally:
         lockstep.close()
     return shown
+
+
+def _commands(path: Path, trace: Trace, pair: Pair, rule: str | None) -> list[Command]:
+    """What goes on from a trace on which the sides part."""
+    named = None if trace.header.pair == pair else pair
+    is_minimal = path.name.endswith(MINIMAL) or len(trace.ops) <= 1
+    following = next_commands(str(path), named, is_minimal=is_minimal)
+    found = [command for command in following if command.name != "show"]
+    if trace.header.known is None and trace.header.expect == "diverges":
+        found += keeping_commands(str(path), named, pair, rule)
+    return found
 
 
 def _print(trace: Trace, shown: Shown) -> None:
@@ -103,3 +112,7 @@ def _print_agreement(trace: Trace, shown: Shown) -> None:
         out.print(f"both refuse its configuration: {shown.refused}", style="green")
     else:
         out.print(f"{' and '.join(shown.pair)} agree on it", style="green")
+    if trace.header.expect == "diverges":
+        named = None if trace.header.pair == shown.pair else shown.pair
+        keep = keeping_commands(shown.file, named, (), None)[0]
+        out.print(f"it was saved as a difference; if it is repaired, {keep.line}", highlight=False)

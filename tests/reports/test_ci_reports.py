@@ -158,8 +158,7 @@ def test_new_vanished_and_known_are_annotated_apart(run: RunView) -> None:
     assert lines[0] == (
         "::error title=treedrift%3A sglang-python@0.5.23 against sglang-rust@0.5.23::"
         "evict: evict_device_next_node answers another node_id (rule EVC-12)%0A"
-        "Look: treedrift show runs/nightly/findings/eviction-7.min.jsonl "
-        "--pair sglang-python@0.5.23,sglang-rust@0.5.23"
+        "Look: treedrift show runs/nightly/findings/eviction-7.min.jsonl"
     )
 
 

@@ -122,8 +122,8 @@ WHOLE = """\
           slots [2, 3]  leaf
 
     Next
-      treedrift replay found.jsonl --pair python,rust
-      treedrift repro found.jsonl --pair python,rust
+      treedrift repro found.jsonl --pair python,rust   # a pytest that fails by itself
+      treedrift replay found.jsonl --pair python,rust  # run it again
 """
 
 
@@ -184,7 +184,16 @@ def test_text_that_looks_like_markup_stays_as_it_is() -> None:
 def test_a_command_is_one_line_however_long() -> None:
     commands = next_commands("folder/" * 30 + "x.jsonl", PAIR)
     lines = text_explanation(explanation(), commands).splitlines()
-    assert [line.strip() for line in lines[-len(commands) :]] == [one.line for one in commands]
+    told = [line.split("  #")[0].strip() for line in lines[-len(commands) :]]
+    assert told == [one.line for one in commands]
+
+
+def test_a_note_that_a_run_wrote_by_itself_is_not_told() -> None:
+    told = explanation()
+    told.note = f"difference at {told.op_kind}: calls[3].x"
+    assert "note" not in text_explanation(told)
+    told.note = "a leak of issue 7"
+    assert "note    a leak of issue 7" in text_explanation(told)
 
 
 def test_what_is_not_known_is_left_out() -> None:

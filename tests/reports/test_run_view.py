@@ -64,8 +64,8 @@ def test_the_ledger_knows_better_which_rule_decides(run: RunView) -> None:
 
 def test_only_a_trace_that_can_become_smaller_is_offered_for_shrinking(run: RunView) -> None:
     eviction, crash = run.new
-    assert [command.name for command in eviction.commands] == ["show", "replay", "repro"]
-    assert [command.name for command in crash.commands] == ["show", "replay", "shrink", "repro"]
+    assert [command.name for command in eviction.commands] == ["show", "repro", "replay"]
+    assert [command.name for command in crash.commands] == ["show", "shrink", "repro", "replay"]
 
 
 def test_traces_of_a_folder_that_was_moved_are_named_where_they_are(tmp_path: Path) -> None:

@@ -35,7 +35,11 @@ def test_both_sides_are_shown_where_they_part(command: Command, place: Path) -> 
     assert ">* 1 core_insert(tokens=[1, 2, 3]) #0" in lines
     (row,) = [line for line in lines if line.startswith("!  result.actions[0]")]
     assert row.split("FreeDeviceKV(")[1].endswith(" -")
-    assert lines[-1] == "  treedrift repro leak.jsonl --pair python,leaky"
+    assert [line.split("  #")[0].rstrip() for line in lines[-3:]] == [
+        "  treedrift shrink leak.jsonl",
+        "  treedrift repro leak.jsonl",
+        "  treedrift replay leak.jsonl",
+    ]
 
 
 def test_the_ops_after_the_divergence_are_not_shown(command: Command, place: Path) -> None:
@@ -52,13 +56,31 @@ def test_the_object_of_json_holds_the_whole_explanation(command: Command, place:
     assert set(told["explanation"]) == set(Explanation.__struct_fields__)
     assert told["explanation"]["signature"] == KIND
     assert told["explanation"]["rule"] == "INS-31"
-    assert [one["name"] for one in told["commands"]] == ["replay", "shrink", "repro"]
+    assert [one["name"] for one in told["commands"]] == ["shrink", "repro", "replay"]
 
 
 def test_a_shrunk_trace_is_not_to_be_shrunk_again(command: Command, place: Path) -> None:
     save(place / "leak.min.jsonl", LEAK, pair=("python", "leaky"))
     commands = command("show", "leak.min.jsonl", "--json").json["commands"]
-    assert [one["name"] for one in commands] == ["replay", "repro"]
+    assert [one["name"] for one in commands] == ["repro", "replay"]
+
+
+def test_only_a_pair_that_the_trace_does_not_name_is_in_the_commands(
+    command: Command, place: Path
+) -> None:
+    save(place / "leak.jsonl", LEAK, pair=("python", "leaky"))
+    commands = command("show", "leak.jsonl", "--pair", "leaky,python", "--json").json["commands"]
+    assert {one["line"].partition(".jsonl")[2] for one in commands} == {" --pair leaky,python"}
+
+
+def test_what_a_run_has_found_can_be_kept_once_it_is_decided(command: Command, place: Path) -> None:
+    found = {"pair": ("python", "leaky"), "expect": "diverges", "signature": KIND}
+    save(place / "leak.jsonl", LEAK, **found)
+    last = command("show", "leak.jsonl").out.splitlines()[-1]
+    keep = "treedrift corpus add leak.jsonl --to regressions"
+    assert last == f"  {keep}  # once repaired: keep it so"
+    agreed = command("show", "leak.jsonl", "--pair", "python,twin").out.splitlines()[-1]
+    assert "treedrift corpus add leak.jsonl --pair python,twin --to regressions" in agreed
 
 
 def test_an_agreeing_trace_is_printed_and_said_to_agree(command: Command, place: Path) -> None:
