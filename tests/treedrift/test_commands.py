@@ -31,6 +31,7 @@ KEYS = {
     "statistics",
 }
 DIVERGENCE_KEYS = {
+    "group",
     "guilty",
     "headline",
     "known",
