@@ -6,8 +6,9 @@ without one; reader and writer alike take that line for not written. Hides JSON 
 
 from __future__ import annotations
 
+import fcntl
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 
@@ -15,22 +16,27 @@ from ..harness.events import EVENTS_FILE, Event, Progress
 
 
 class StreamError(Exception):
-    """A stream that can't be read; the message names file, line and what to do."""
+    """A stream that can't be read or is in use; the message names file, line and what to do."""
 
 
 class StreamWriter:
     """Appends events to a run's stream, each at once on the disk's side of this process.
 
     Call it with an event. `Progress` is for those who watch and is left out. A stream that is
-    there already goes on: that is how a run is resumed.
+    there already goes on: that is how a run is resumed. While one is open no other can be.
     """
 
     def __init__(self, path: Path) -> None:
-        """Open `path`, and its folder if need be. Raises `OSError`."""
+        """Open `path`, and its folder if need be. Raises `OSError`, and `StreamError` if in use."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        _drop_cut_line(path)
         # One unbuffered write a line: a killed process loses no event that was told.
         self._file = path.open("ab", buffering=0)
+        try:
+            _reserve(self._file, path)
+        except StreamError:
+            self._file.close()
+            raise
+        _drop_cut_line(path)
         self._encode = msgspec.json.Encoder().encode
 
     def __call__(self, event: Event) -> None:
@@ -47,6 +53,24 @@ class StreamWriter:
 
     def __exit__(self, *_: Any) -> None:
         self.close()
+
+
+def check_idle(path: Path) -> None:
+    """Raise `StreamError` if a run is writing to a stream that is there."""
+    with path.open("rb") as file:
+        _reserve(file, path)
+
+
+def _reserve(file: IO[bytes], path: Path) -> None:
+    """Keep other runs off a file until it is closed, in whatever way its process ends."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise StreamError(
+            f"{path}: another run is writing to it; wait until it ends, or give another --out"
+        ) from None
+    except OSError:
+        pass  # A file system without locks: whoever uses one takes care.
 
 
 def _drop_cut_line(path: Path) -> None:

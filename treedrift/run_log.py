@@ -1,4 +1,4 @@
-"""One run while it lasts: its folder, its stream, and everybody who watches it.
+"""One run while it lasts: its folder, its stream, and where it stands.
 
 A run folder holds `events.jsonl`, the traces in `findings/` and the reports. An earlier run that
 lies there is put aside, never overwritten.
@@ -6,11 +6,10 @@ lies there is put aside, never overwritten.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from .harness.events import EVENTS_FILE, Checkpoint, Event, Finished, Progress, Sample
-from .reports.stream import StreamWriter, read_events
+from .reports.stream import StreamWriter, check_idle, read_events
 from .standing import Standing
 
 FINDINGS = "findings"
@@ -21,35 +20,38 @@ SAMPLE_SECONDS = 5.0
 
 
 class RunLog:
-    """Takes events, writes them down, keeps them, and passes them on.
+    """Takes events, writes them down and keeps them.
 
     Without a folder nothing is written. Use it as a context manager, or close it.
     """
 
-    def __init__(self, folder: Path | None, watch: Callable[[Event], None] | None = None) -> None:
+    def __init__(self, folder: Path | None) -> None:
         self.folder = folder
         self.events: list[Event] = []
         self.standing = Standing()
-        self._watch = watch
         self._writer: StreamWriter | None = None
         self._next_sample = 0.0
 
     @classmethod
-    def fresh(cls, folder: Path, watch: Callable[[Event], None] | None = None) -> RunLog:
-        """A new run in a folder; an earlier one there moves to `FOLDER.1`, `FOLDER.2`, ..."""
+    def fresh(cls, folder: Path) -> RunLog:
+        """A new run in a folder; an earlier one there moves to `FOLDER.1`, `FOLDER.2`, ...
+
+        Raises `StreamError` if that one still lasts.
+        """
         if (folder / EVENTS_FILE).exists():
+            check_idle(folder / EVENTS_FILE)
             number = 1
             while (aside := folder.with_name(f"{folder.name}.{number}")).exists():
                 number += 1
             folder.rename(aside)
-        log = cls(folder, watch)
+        log = cls(folder)
         log._writer = StreamWriter(folder / EVENTS_FILE)
         return log
 
     @classmethod
-    def resumed(cls, folder: Path, watch: Callable[[Event], None] | None = None) -> RunLog:
-        """The run of a folder, to go on with. Raises `StreamError` if there is none."""
-        log = cls(folder, watch)
+    def resumed(cls, folder: Path) -> RunLog:
+        """The run of a folder, to go on with. Raises `StreamError` if there is none, or it lasts."""
+        log = cls(folder)
         log.events = read_events(folder / EVENTS_FILE)
         log.standing = Standing.of(log.events)
         log._next_sample = log.standing.seconds()
@@ -63,8 +65,6 @@ class RunLog:
 
     def tell(self, event: Event) -> None:
         """Take one event; a checkpoint is followed by a sample now and then."""
-        if self._watch is not None:
-            self._watch(event)
         if isinstance(event, Progress):
             return
         self.events.append(event)

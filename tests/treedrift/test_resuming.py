@@ -17,7 +17,7 @@ from treedrift.harness.campaign import Budget
 from treedrift.harness.compare import Divergence
 from treedrift.harness.events import Checkpoint, Event, Found, Sample
 from treedrift.harness.tally import Tally
-from treedrift.reports.stream import read_events
+from treedrift.reports.stream import StreamError, read_events
 from treedrift.run_log import RunLog
 from treedrift.standing import Standing
 
@@ -150,3 +150,18 @@ def test_a_run_whose_folder_was_moved_is_explained_from_there(
     assert [one["rule"] for one in again.json["divergences"]] == [
         one["rule"] for one in first["divergences"]
     ]
+
+
+# --- Two runs at a time -------------------------------------------------------------------
+
+
+def test_a_run_that_lasts_is_neither_put_aside_nor_resumed(place: Path) -> None:
+    folder = place / "run"
+    with RunLog.fresh(folder) as log:
+        for begin in (RunLog.fresh, RunLog.resumed):
+            with pytest.raises(StreamError, match="another run is writing to it"):
+                begin(folder)
+        log.tell(checkpoint(0, 1, 10))
+    assert read_events(folder / "events.jsonl") == log.events
+    assert [path.name for path in place.iterdir()] == ["run"]
+    RunLog.resumed(folder).close()
