@@ -50,7 +50,7 @@ class RunLog:
 
     @classmethod
     def resumed(cls, folder: Path) -> RunLog:
-        """The run of a folder, to go on with. Raises `StreamError` if there is none, or it lasts."""
+        """The run of a folder, to go on with. Raises `StreamError` if it lasts or there is none."""
         log = cls(folder)
         log.events = read_events(folder / EVENTS_FILE)
         log.standing = Standing.of(log.events)
