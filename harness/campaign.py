@@ -33,13 +33,17 @@ CHECKPOINT_SECONDS = 2.0
 
 
 class Case(msgspec.Struct):
-    """One trace to run, and the seed that it was made from. `number` counts the cases of a job."""
+    """One trace to run, and the seed that it was made from. `number` counts the cases of a job.
+
+    `settings` say how its sides are watched, where not as those of the whole campaign.
+    """
 
     config: Config
     ops: list[ops.AnyOp]
     seed: int | None = None
     source: str = "swarm"
     number: int = 0
+    settings: Settings | None = None
 
 
 class Budget(msgspec.Struct, frozen=True):
@@ -125,7 +129,8 @@ class Campaign:
         return self._done[0]
 
     def _run_case(self, case: Case) -> None:
-        result = self._lockstep.run(case.config, case.ops, self._settings, self._tell)
+        settings = case.settings or self._settings
+        result = self._lockstep.run(case.config, case.ops, settings, self._tell)
         for divergence in result.divergences:
             self._keep(case, divergence)
         tally = self.tally.copy()

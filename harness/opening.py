@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from ..backends.registry import RELEASED, Backend, BackendName, local_backend
@@ -44,7 +45,12 @@ def replay_settings(pairs: Sequence[Pair], config: Config, device: str = "cpu") 
 
     The signature that a trace carries is what these settings show.
     """
-    is_small = config.capacity <= SMALL_POOL
+    return _replay_settings(tuple(pairs), config.capacity <= SMALL_POOL, device)
+
+
+@lru_cache
+def _replay_settings(pairs: tuple[Pair, ...], is_small: bool, device: str) -> Settings:
+    """Of a configuration only the size of its pools counts; looking cores up takes its time."""
     every = 1 if is_small else NEVER
     return settings_for(pairs, device, tree_every=every, watch_free_list=is_small, model=is_small)
 

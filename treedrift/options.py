@@ -11,9 +11,10 @@ import typer
 from rich.console import Console
 
 from .backends.registry import BackendName
+from .harness import corpus
 from .harness.lockstep import Pair
 
-DEFAULT_PAIR = "python,rust"
+DEFAULT_PAIR = ",".join(corpus.DEFAULT_PAIR)
 
 out = Console(soft_wrap=True, emoji=False, markup=False)
 err = Console(stderr=True, soft_wrap=True, emoji=False, markup=False)
@@ -45,11 +46,6 @@ def parse_pairs(texts: list[str] | None, option: str = "--pair") -> tuple[Pair, 
             BackendName.parse(name)
         pairs.append((names[0], names[1]))
     return tuple(pairs)
-
-
-def default_pair() -> Pair:
-    """The pair of a command that is given none, on a trace that names none."""
-    return parse_pairs(None)[0]
 
 
 def parse_seconds(text: str | None, option: str = "--time") -> float | None:

@@ -9,10 +9,10 @@ import msgspec
 
 from .harness import ops
 from .harness.campaign import Budget, Case, Start
-from .harness.corpus import find_traces
+from .harness.corpus import find_traces, pair_of
 from .harness.events import Event, Found
 from .harness.lockstep import Pair
-from .harness.opening import allows_hostile, replay_settings
+from .harness.opening import allows_hostile, replay_settings, settings_for
 from .harness.trace import Trace, read_trace
 from .options import err
 from .reports.terminal import ProgressView
@@ -34,7 +34,7 @@ def replay_files(
     """Replay traces on these pairs, or each on the pair that it was saved for; `log` hears all."""
     groups: dict[tuple[Pair, ...], list[tuple[Path, Trace]]] = {}
     for path, trace in [(path, read_trace(path)) for path in find_traces(paths)]:
-        chosen = pairs or ((trace.header.pair,) if trace.header.pair else (("python", "rust"),))
+        chosen = pairs or (pair_of(trace),)
         if any(map(ops.is_hostile, trace.ops)):
             chosen = tuple(pair for pair in chosen if allows_hostile([pair]))
         if chosen:
@@ -57,13 +57,13 @@ def _replay_group(
 
     Jobs of replays have negative numbers, so that they don't count as cases of a campaign.
     """
-    largest = max((trace.header.config for _, trace in group), key=lambda config: config.capacity)
-    settings = replay_settings(pairs, largest, device)
     budget = Budget(ops=sum(len(trace.ops) for _, trace in group))
 
     def cases() -> Iterator[Case]:
         for number, (path, trace) in enumerate(group):
-            yield Case(trace.header.config, trace.ops, number, str(path), number)
+            config = trace.header.config
+            watched = replay_settings(pairs, config, device)
+            yield Case(config, trace.ops, number, str(path), number, watched)
 
     with ProgressView(err, budget).live() as view:
 
@@ -73,4 +73,5 @@ def _replay_group(
             log.tell(event)
             view(event)
 
+        settings = settings_for(pairs, device)
         return run_cases(pairs, settings, cases(), Budget(), None, listen, Start(job=job))

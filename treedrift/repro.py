@@ -15,12 +15,13 @@ import msgspec
 import typer
 
 from .backends.registry import RELEASED, BackendName
+from .harness.corpus import pair_of
 from .harness.explain import explain
 from .harness.explanation import Explanation
 from .harness.lockstep import Pair
 from .harness.opening import open_lockstep
 from .harness.trace import Trace, read_trace
-from .options import PairOption, UsageError, default_pair, out, parse_pairs
+from .options import PairOption, UsageError, out, parse_pairs
 from .reports.explained import headline_of, note_of
 from .reports.words import plural
 
@@ -40,7 +41,7 @@ def repro(
 ) -> None:
     """Write a trace as a short pytest that fails by itself while the two cores differ."""
     trace = read_trace(path)
-    chosen = parse_pairs(pair)[0] if pair else trace.header.pair or default_pair()
+    chosen = parse_pairs(pair)[0] if pair else pair_of(trace)
     target = target or Path(f"test_{_slug(path.name.split('.')[0])}.py")
     if target.exists() and not force:
         raise UsageError(f"{target} is there already; choose another name, or give --force")

@@ -14,7 +14,6 @@ from .harness.config import Config
 from .harness.events import Event
 from .harness.lockstep import Pair
 from .harness.opening import (
-    SMALL_POOL,
     allows_hostile,
     open_lockstep,
     replay_settings,
@@ -114,13 +113,7 @@ def run_cases(
     torch.set_num_threads(1)  # The tensors are small, and the other core has work of its own.
 
     def closely(pair: Pair, config: Config) -> Settings:
-        # What a core can show is looked up once a pair, and not once a find.
-        key = pair, config.capacity > SMALL_POOL
-        if key not in known:
-            known[key] = replay_settings([pair], config, settings.device)
-        return known[key]
-
-    known: dict[tuple[Pair, bool], Settings] = {}
+        return replay_settings([pair], config, settings.device)
 
     lockstep = open_lockstep(pairs)
     collect_rarely()

@@ -10,6 +10,7 @@ import msgspec
 import typer
 
 from .harness import ops
+from .harness.corpus import pair_of
 from .harness.describe import describe_op
 from .harness.exit_codes import ExitCode
 from .harness.explain import OPS_KEPT, explain, unusual
@@ -17,7 +18,7 @@ from .harness.explanation import Explanation
 from .harness.lockstep import Pair
 from .harness.opening import allows_hostile, open_lockstep, replay_settings
 from .harness.trace import Trace, read_trace
-from .options import JsonOption, PairOption, default_pair, err, out, parse_pairs
+from .options import JsonOption, PairOption, err, out, parse_pairs
 from .reports.commands import Command, keeping_commands, next_commands
 from .reports.explained import print_explanation
 from .reports.words import plural
@@ -49,7 +50,7 @@ def show(
 ) -> None:
     """Explain where the two sides of a trace part: values, trees, the rule, the ops before."""
     trace = read_trace(path)
-    chosen = parse_pairs(pair)[0] if pair else trace.header.pair or default_pair()
+    chosen = parse_pairs(pair)[0] if pair else pair_of(trace)
     if any(map(ops.is_hostile, trace.ops)) and not allows_hostile([chosen]):
         err.print(f"{path} breaks the protocol, which only our cores answer alike", style="yellow")
     shown = _replay(path, trace, chosen)

@@ -9,13 +9,13 @@ from typing import Annotated
 import typer
 
 from .harness import ops
+from .harness.corpus import pair_of
 from .harness.exit_codes import ExitCode
 from .harness.lockstep import Pair
 from .harness.minimize import Minimized, minimize
 from .harness.opening import allows_hostile
 from .harness.trace import Trace, read_trace, write_trace
 from .options import (
-    DEFAULT_PAIR,
     JobsOption,
     PairOption,
     UsageError,
@@ -63,9 +63,7 @@ def shrink(
 
 def _pair(path: Path, trace: Trace, pairs: list[str] | None) -> Pair:
     """The pair to shrink for: the one given, else the one that the trace was saved for."""
-    if pairs is None and trace.header.pair is not None:
-        pairs = [",".join(trace.header.pair)]
-    chosen = parse_pairs(pairs or [DEFAULT_PAIR])
+    chosen = parse_pairs(pairs or [",".join(pair_of(trace))])
     if len(chosen) > 1:
         raise UsageError("--pair: a trace is shrunk for one pair")
     if any(map(ops.is_hostile, trace.ops)) and not allows_hostile(chosen):

@@ -7,17 +7,15 @@ the sides part. Hides how a case is run and what is remembered about it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from time import monotonic
 
 import msgspec
 
 from ..compare import Divergence, decisive
-from ..config import Config
 from ..lockstep import Lockstep, Pair
-from ..opening import SMALL_POOL, replay_settings
+from ..opening import replay_settings
 from ..remote import RemoteError
-from ..side import HarnessError, Settings
+from ..side import HarnessError
 from .draft import Candidate, Draft, size_of
 from .links import Links, follow, relink
 
@@ -81,7 +79,7 @@ def replayed(lockstep: Lockstep, pair: Pair, draft: Draft, drains: bool = True) 
 
     Without `drains`, the final drain is left out.
     """
-    session = lockstep.session(draft.config, _settings(pair, draft.config.capacity <= SMALL_POOL))
+    session = lockstep.session(draft.config, replay_settings([pair], draft.config))
     found: list[Divergence] = []
     for start in range(0, len(draft.ops), STEP_OPS):
         if not session.is_open:
@@ -91,12 +89,6 @@ def replayed(lockstep: Lockstep, pair: Pair, draft: Draft, drains: bool = True) 
     if drains or not draft.ops or not session.is_open:
         found += session.finish()
     return [one for one in found if one.pair == pair]
-
-
-@lru_cache
-def _settings(pair: Pair, is_small: bool) -> Settings:
-    """A replay's settings: of a configuration, only whether its pools are small counts."""
-    return replay_settings([pair], Config(capacity=SMALL_POOL + (not is_small)))
 
 
 class Judge:

@@ -27,9 +27,9 @@ from hypothesis.stateful import (
 from treedrift.harness import ops
 from treedrift.harness.compare import SIZE_NAMES, Divergence, decisive
 from treedrift.harness.config import Config
-from treedrift.harness.lockstep import Lockstep, Pair, Session
-from treedrift.harness.opening import SMALL_POOL, replay_settings
-from treedrift.harness.side import KEEPS_WALKS, Settings
+from treedrift.harness.lockstep import Lockstep, Session
+from treedrift.harness.opening import replay_settings
+from treedrift.harness.side import KEEPS_WALKS
 
 from ..hostile_steps import HOSTILE_STEPS
 from ..profiles import Profile
@@ -81,12 +81,6 @@ def _failure_of(signature: str) -> type[DivergedError]:
     return type("DivergedError", (DivergedError,), {"__doc__": f"Diverged with {signature}."})
 
 
-@cache
-def _watched(pairs: tuple[Pair, ...], is_large: bool) -> Settings:
-    """How a replay would watch the sides; looking cores up for every example takes long."""
-    return replay_settings(pairs, Config(capacity=SMALL_POOL + is_large))
-
-
 class TreeMachine(RuleBasedStateMachine):
     """One case of a pair, driven by Hypothesis. Subclasses bring rules and set the first four."""
 
@@ -111,7 +105,7 @@ class TreeMachine(RuleBasedStateMachine):
         """Open both sides; every later rule draws from these operands, if it is switched on."""
         self.operands, self.switched_on = setup
         self.config = self.operands.config
-        watched = _watched(tuple(self.lockstep.pairs), self.config.capacity > SMALL_POOL)
+        watched = replay_settings(self.lockstep.pairs, self.config)
         self.session = self.lockstep.session(self.config, watched)
         assume(self.session.refused is None)
         self.found = self.session.step([])

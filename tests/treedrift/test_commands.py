@@ -13,7 +13,7 @@ import pytest
 
 from tests.treedrift.conftest import Command
 from treedrift.harness.config import Config
-from treedrift.harness.ops import AnyOp, CoreInsert, Evict, Misuse, Touch
+from treedrift.harness.ops import AnyOp, CoreInsert, Evict, Misuse, Reset, Touch
 from treedrift.harness.trace import new_trace, read_trace, write_trace
 from treedrift.reports.summary import POLICIES
 
@@ -168,6 +168,17 @@ def test_a_replay_of_a_folder_replays_every_trace(command: Command, place: Path)
     save(place / "in" / "b.jsonl", [CoreInsert([1])])
     told = command("replay", "in", "--pair", "python,twin", "--json").json
     assert (told["cases"], told["ops"]) == (2, 4)
+
+
+def test_a_small_trace_is_watched_closely_also_beside_a_large_one(
+    command: Command, place: Path
+) -> None:
+    split = [*[CoreInsert([1, 2, 3])] * 3, *[CoreInsert([1, 2, 4])] * 3, Reset()]
+    save(place / "traces" / "small.jsonl", split)
+    write_trace(place / "traces" / "large.jsonl", new_trace(Config(capacity=2**13), split))
+    told = command("replay", "traces", "--pair", "python,drill:lost-hit-count", "--json").json
+    (found,) = told["divergences"]
+    assert (found["file"], found["op_index"]) == ("traces/small.jsonl", 3)
 
 
 def test_a_hostile_trace_is_skipped_for_cores_that_need_not_answer_it(
