@@ -185,8 +185,11 @@ def _rest_of(trace: Trace, pair: Pair, path: Path) -> Trace | None:
     known = trace.header.known
     if known is None:
         return None
-    (name,) = [name for name in pair if core_of(name) == known.core]
-    release = release_of(name)
+    side = entry_from(trace, str(path)).side(pair)
+    if side is None:
+        problem = f"{','.join(pair)} has not just one side that it is about"
+        raise _bad(path, problem, "name a pair of that core and another one")
+    release = release_of(pair[side])
     others = [one for one in known.releases if one != release]
     if any("*" in one for one in others) and release:
         problem = "`*` stands for more releases than were replayed"

@@ -38,14 +38,14 @@ class Entry(msgspec.Struct, kw_only=True, frozen=True):
 
     def applies_to(self, pair: Pair) -> bool:
         """Whether the entry says something about a pair: one side is its core, at its releases."""
-        return self._side(pair) is not None
+        return self.side(pair) is not None
 
     def explains(self, pair: Pair, signature: str) -> bool:
         """Whether a divergence of a pair with this signature is the one that is known.
 
         The sides of the pair may be exchanged. What the entry needs is not looked at.
         """
-        side = self._side(pair)
+        side = self.side(pair)
         if side is None:
             return False
         plain = without_releases(signature, pair).replace(pair[side], self.known.core)
@@ -53,7 +53,7 @@ class Entry(msgspec.Struct, kw_only=True, frozen=True):
             plain = mirrored(plain)
         return any(_matches(pattern, plain) for pattern in self.known.signatures)
 
-    def _side(self, pair: Pair) -> int | None:
+    def side(self, pair: Pair) -> int | None:
         """Which side of a pair is the core at one of the releases; None unless it is just one."""
         sides = [
             index
@@ -68,7 +68,7 @@ class Entry(msgspec.Struct, kw_only=True, frozen=True):
         own = self.trace.header.pair
         assert own is not None, "an entry has a pair"
         sides = [index for index in (0, 1) if core_of(own[index]) == self.known.core]
-        return sides[0] if len(sides) == 1 else self._side(own) or 0
+        return sides[0] if len(sides) == 1 else self.side(own) or 0
 
 
 class Ledger(msgspec.Struct):

@@ -106,9 +106,12 @@ class _Gather:
 
     def __init__(self, listen: Listener, starts: Sequence[Start]) -> None:
         self._listen = listen
-        self._progress = {start.job: Progress(0, 0, 0.0, 0) for start in starts}
+        self._progress = {
+            start.job: Progress(start.tally.op_count, start.tally.cases, start.seconds, 0)
+            for start in starts
+        }
         self._done: set[int] = set()
-        self._seen: set[tuple[Pair, str]] = set()
+        self._seen: set[tuple[Pair, str]] = {kind for start in starts for kind in start.kinds}
         self._decode = msgspec.msgpack.Decoder(Event).decode
 
     def is_done(self) -> bool:

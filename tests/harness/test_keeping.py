@@ -67,6 +67,16 @@ def test_an_entry_of_unnamed_releases_stays_until_they_are_named(tmp_path: Path)
     assert path.read_bytes() == data
 
 
+@pytest.mark.parametrize("pair", [("python", "rust"), ("sglang-rust@0.5.23", "sglang-rust@0.5.2")])
+def test_an_entry_stays_where_the_pair_says_nothing_about_it(
+    tmp_path: Path, pair: tuple[str, str]
+) -> None:
+    path = entry(tmp_path, "0.5.2*")
+    with pytest.raises(TraceError, match=r"has not just one side that it is about"):
+        promote(path, pair, tmp_path)
+    assert files(tmp_path) == ["known/leak.jsonl"]
+
+
 def test_a_kept_pair_names_the_release_that_it_was_replayed_on(tmp_path: Path, home: Path) -> None:
     interpreter = home / "envs" / "sglang-0.5.30" / "bin" / "python"
     interpreter.parent.mkdir(parents=True)

@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 
 from tests.treedrift.conftest import Command
-from treedrift.harness.campaign import Budget
+from treedrift.harness.campaign import Budget, Start
 from treedrift.harness.compare import Divergence
-from treedrift.harness.events import Checkpoint, Event, Found, Sample
+from treedrift.harness.events import Checkpoint, Event, Found, Progress, Sample
 from treedrift.harness.tally import Tally
+from treedrift.jobs import run_plan
 from treedrift.reports.stream import StreamError, read_events
 from treedrift.run_log import RunLog
+from treedrift.running import Plan
 from treedrift.standing import Standing
 
 PAIR = ("python", "leaky")
@@ -116,6 +118,17 @@ def test_a_job_goes_on_at_its_last_checkpoint_and_knows_the_kinds_of_all() -> No
     assert (start.next_case, start.tally.op_count, start.seconds) == (7, 30, 2.0)
     assert start.kinds == [(PAIR, "a")]
     assert standing.start_of(1).next_case == 0
+
+
+def test_jobs_that_go_on_count_from_what_was_told_before(place: Path) -> None:
+    plan = Plan(pairs=(("python", "rust"),), budget=Budget(ops=40), jobs=2)
+    before = Tally(op_count=10, cases=2)
+    starts = [Start(job=job, next_case=2, tally=before, kinds=[(PAIR, "a")]) for job in range(2)]
+    heard: list[Event] = []
+    assert not run_plan(plan, heard.append, starts)
+    told = [event for event in heard if isinstance(event, Progress)]
+    assert min(event.op_count for event in told) >= 20
+    assert {event.findings for event in told} == {1}
 
 
 def test_replays_before_a_campaign_spend_none_of_its_budget() -> None:
