@@ -23,8 +23,7 @@ from treedrift.harness.ops import AnyOp
 from treedrift.harness.remote import RemoteError, WorkerFailure
 from treedrift.harness.side import LocalSide, Settings, collect_rarely
 from treedrift.models.profiles import profile_named
-from treedrift.models.swarm import generate_case
-from treedrift.running import HOSTILE_EVERY
+from treedrift.models.swarm import campaign_case
 
 from .floor import Floor, Move, counting
 
@@ -115,7 +114,7 @@ def swarm_rate(pair: tuple[str, str], op_count: int) -> float:
     started = process_time()
     try:
         while done < op_count:
-            config, ops = generate_case(seed, profile, seed % HOSTILE_EVERY == 0)
+            config, ops = campaign_case(seed, profile, hostile=True)
             done += lockstep.run(config, ops, settings).op_count
             seed += 1
     finally:

@@ -80,9 +80,17 @@ FILLERS = ("arrive", "turn", "insert")
 _KEPT_SHARES = (0.25, 0.5, 0.8, 0.95)
 """Shares of all kinds of steps that a case keeps, one drawn per case."""
 
+HOSTILE_EVERY = 3
+"""One case of a campaign in so many breaks the protocol."""
+
 _FACTORS = (0.3, 1.0, 1.0, 3.0)
 _HOSTILE_SHARE = 0.16
 _LENGTHS = ((30, 3.0), (80, 5.0), (160, 4.0), (300, 2.0), (600, 0.5))
+
+
+def campaign_case(seed: int, profile: Profile, hostile: bool) -> tuple[Config, list[AnyOp]]:
+    """The case that this seed has in campaigns; `hostile`: where the cores allow hostile ops."""
+    return generate_case(seed, profile, hostile and seed % HOSTILE_EVERY == 0)
 
 
 def generate_case(

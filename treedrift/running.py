@@ -22,10 +22,7 @@ from .harness.opening import (
 from .harness.side import Settings, collect_rarely
 from .models import hypothesis_engine
 from .models.profiles import Profile, profile_named
-from .models.swarm import generate_case
-
-HOSTILE_EVERY = 3
-"""One case in so many is hostile, where the cores allow it."""
+from .models.swarm import campaign_case
 
 Listener = Callable[[Event], None]
 
@@ -72,7 +69,7 @@ def _swarm_cases(
     profile: Profile, seeds: Iterable[tuple[int, int]], hostile: bool
 ) -> Iterator[Case]:
     for number, seed in seeds:
-        config, ops = generate_case(seed, profile, hostile and seed % HOSTILE_EVERY == 0)
+        config, ops = campaign_case(seed, profile, hostile)
         yield Case(config, ops, seed, number=number)
 
 

@@ -8,7 +8,7 @@ from treedrift.backends.contract import CacheInitParams, TreeCore
 from treedrift.backends.inspection import TreeSnapshot
 from treedrift.backends.python_core import PythonTreeCore
 from treedrift.backends.python_core.inspection import inspect_tree
-from treedrift.backends.registry import Plugin
+from treedrift.backends.registry import Family, Plugin
 
 from . import (
     events,
@@ -82,4 +82,4 @@ class _Family:
         return DrillCore(DRILLS[name])
 
 
-FAMILY = _Family()
+FAMILY: Family = _Family()

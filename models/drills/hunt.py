@@ -24,13 +24,10 @@ from treedrift.harness.side import Settings
 from treedrift.harness.trace import Trace, new_trace
 
 from ..profiles import profile_named
-from ..swarm import generate_case
+from ..swarm import campaign_case
 from .drill import Drill
 
 PROFILE = "full"
-
-HOSTILE_EVERY = 3
-"""One case in so many is hostile, as in a campaign of our own cores."""
 
 
 class Minimizer(Protocol):
@@ -129,7 +126,7 @@ def _search(drill: Drill, lockstep: Lockstep, seconds: float, seed: int) -> Catc
 def _cases(seed: int) -> Iterator[tuple[int, Config, list[AnyOp]]]:
     profile = profile_named(PROFILE)
     for number in numbered(seed):
-        config, ops = generate_case(number, profile, number % HOSTILE_EVERY == 0)
+        config, ops = campaign_case(number, profile, hostile=True)
         yield number, config, ops
 
 
