@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..harness.compare import Divergence
-from ..harness.explanation import Explanation, OpLine
+from ..harness.explanation import Explanation, OpLine, Row
 from .commands import Command, lines_of
 from .marks import Marked, Tree, trees_after, trees_before
 from .words import headline, plural, versus
@@ -184,12 +184,17 @@ def _values(explanation: Explanation) -> list[RenderableType]:
     for name in explanation.pair:
         table.add_column(Text(name), overflow="fold", ratio=1)
     table.expand = True
-    for row in explanation.rows:
+    for row in differing_first(explanation.rows):
         style = "bold red" if row.differs else ""
         cells = [Text(text, style=style) for text in (row.field, row.left, row.right)]
         table.add_row(DIFFERS if row.differs else " ", *cells)
     call = [Text(explanation.call)] if explanation.call else []
     return [*call, table]
+
+
+def differing_first(rows: Sequence[Row]) -> list[Row]:
+    """Fields with those in front that part; among the rest of a record they are hard to see."""
+    return sorted(rows, key=lambda row: not row.differs)
 
 
 def _calls(explanation: Explanation) -> list[RenderableType]:

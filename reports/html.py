@@ -18,9 +18,11 @@ from markupsafe import Markup
 from ..harness.behaviours import EXPECTED_BEHAVIOURS
 from ..harness.explanation import Row
 from . import plots, tables
+from .explained import differing_first
+from .groups import Group, groups_of
 from .run import Kind, RunView
 from .trees import Picture, pictures
-from .words import duration, headline, place_of, plural, versus
+from .words import described, duration, place_of, plural, versus
 
 OPS_OPEN_MAX = 24
 """A longer trace is folded away."""
@@ -28,12 +30,16 @@ OPS_OPEN_MAX = 24
 ROWS_PLOTTED_MIN = 4
 """Fewer points in time make no curve."""
 
+SAME_ROWS_MAX = 6
+"""More fields that are the same on both sides are folded away."""
+
 VALUE_MAX = 4000
 """Longer values are cut, in characters."""
 
 
 def page(run: RunView) -> str:
     """The whole page of a run."""
+    groups = [*groups_of(run.new), *groups_of(run.known)]
     over_time = tables.over_time(run)
     drawn = {}
     if len(over_time) >= ROWS_PLOTTED_MIN:
@@ -44,7 +50,8 @@ def page(run: RunView) -> str:
         .get_template("page.html.j2")
         .render(
             run=run,
-            findings=[_Finding(number, kind, run) for number, kind in enumerate(_ordered(run), 1)],
+            findings=[_Finding(number, group, run) for number, group in enumerate(groups, 1)],
+            releases=_releases(run),
             coverage=_coverage(run),
             cores=tables.cores(run).reset_index(names="name").to_dict("records"),
             plots=drawn,
@@ -53,8 +60,12 @@ def page(run: RunView) -> str:
     )
 
 
-def _ordered(run: RunView) -> list[Kind]:
-    return [*run.new, *run.known]
+def _releases(run: RunView) -> list[str]:
+    """The releases of SGLang that take part, as they are asked for."""
+    versions = {} if run.started is None else run.started.versions
+    names = [name for pair in run.pairs for name in pair if name.startswith("sglang-")]
+    found = {name.partition("@")[2] or versions.get(name, "") for name in names}
+    return [f"sglang=={release}" for release in sorted(filter(None, found))]
 
 
 def environment() -> jinja2.Environment:
@@ -73,20 +84,30 @@ def environment() -> jinja2.Environment:
         "plural": plural,
         "versus": versus,
         "breakable": breakable,
+        "described": described,
     }
     return made
 
 
 class _Finding:
+    """What the template says about one group of kinds: number, heading, and the kind that leads."""
+
+    def __init__(self, number: int, group: Group, run: RunView) -> None:
+        self.number = number
+        self.group = group
+        self.headline = group.headline
+        self.lead = _Told(group.lead, run)
+        self.others = [_Told(kind, run) for kind in group.others]
+
+
+class _Told:
     """What the template says about one kind."""
 
-    def __init__(self, number: int, kind: Kind, run: RunView) -> None:
-        self.number = number
+    def __init__(self, kind: Kind, run: RunView) -> None:
         self.kind = kind
         self.first = kind.first
         self.shrunk = kind.shrunk
         self.explanation = kind.explanation
-        self.headline = headline(kind.first)
         self.place = place_of(kind.first)
         self.note = run.note_of(kind) if kind.is_known else ""
         self.guilty, self.verdict = kind.first.side, kind.first.verdict
@@ -97,7 +118,7 @@ class _Finding:
     def rows(self) -> list[tuple[str, Markup | str, Markup | str, bool]]:
         """Field, both values, and whether they differ; what differs in them is marked."""
         if self.explanation is not None and self.explanation.rows:
-            rows = self.explanation.rows
+            rows = differing_first(self.explanation.rows)
         elif self.first.left is None and self.first.right is None:
             return []
         else:
@@ -105,6 +126,12 @@ class _Finding:
             field = re.split(r"[.\]]", self.first.where)[-1] or "value"
             rows = [Row(field=field, left=texts[0], right=texts[1], differs=True)]
         return [(row.field, *_sides_of(row), row.differs) for row in rows]
+
+    @property
+    def folded_rows(self) -> list[tuple[str, Markup | str, Markup | str, bool]]:
+        """The fields that are the same, where they are too many to stand beside the others."""
+        same = [row for row in self.rows if not row[3]]
+        return same if len(same) > SAME_ROWS_MAX else []
 
     @property
     def pictures(self) -> list[Picture]:

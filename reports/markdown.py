@@ -11,11 +11,15 @@ from collections.abc import Sequence
 
 from .commands import lines_of
 from .explained import text_explanation
+from .groups import Group, groups_of
 from .run import Kind, RunView
-from .words import duration, headline, place_of, plural, versus
+from .words import duration, place_of, plural, versus
 
-KINDS_MAX = 40
-"""Kinds told in full: a job's summary has at most one mebibyte."""
+GROUPS_MAX = 40
+"""Groups of kinds told in full: a job's summary has at most one mebibyte."""
+
+LINES_MAX = 200
+"""Groups of kinds told in a line of the table."""
 
 TEXT_MAX = 8_000
 """Characters of one explanation or value."""
@@ -26,12 +30,13 @@ SIGNS = {"blind": "❌", "new": "❌", "known": "⚠️", "agreed": "✅"}
 def summary(run: RunView) -> str:
     """The whole summary."""
     parts = [f"## {SIGNS[run.standing]} treedrift: {text(run.verdict())}", _figures(run)]
-    kinds = [*run.new, *run.known]
-    if kinds:
-        parts += ["### Findings", _overview(kinds)]
-        parts += [_details(run, kind) for kind in kinds[:KINDS_MAX]]
-    if len(kinds) > KINDS_MAX:
-        parts.append(f"{len(kinds) - KINDS_MAX:,} more are in the run's page.")
+    groups = [*groups_of(run.new), *groups_of(run.known)]
+    if groups:
+        parts += ["### Findings", _overview(groups)]
+        told = enumerate(groups[:GROUPS_MAX])
+        parts += [_details(run, group, is_open=number == 0) for number, group in told]
+    if len(groups) > GROUPS_MAX:
+        parts.append(f"{len(groups) - GROUPS_MAX:,} more are in the run's page.")
     if run.vanished:
         gone = [f"- {code(entry.known)}: {versus(entry.pair)}" for entry in run.vanished]
         parts += ["### Known differences that no longer show", "\n".join(gone)]
@@ -57,39 +62,50 @@ def _figures(run: RunView) -> str:
     return table(["", ""], [[name, value] for name, value in rows])
 
 
-def _overview(kinds: Sequence[Kind]) -> str:
+def _overview(groups: Sequence[Group]) -> str:
     rows = [
         [
-            "known" if kind.is_known else "**new**",
-            text(headline(kind.first)),
-            kind.rule or "",
-            f"{kind.count:,}",
-            ""
-            if kind.shrunk is None
-            else f"{kind.shrunk.ops_before:,} → {kind.shrunk.ops_after:,}",
+            "known" if group.is_known else "**new**",
+            text(group.headline),
+            group.lead.rule or "",
+            f"{group.count:,}",
+            _sizes(group.lead),
         ]
-        for kind in kinds
+        for group in groups[:LINES_MAX]
     ]
     return table(["Status", "What differs", "Rule", "Seen", "Ops"], rows)
 
 
-def _details(run: RunView, kind: Kind) -> str:
+def _sizes(kind: Kind) -> str:
+    shrunk = kind.shrunk
+    return "" if shrunk is None else f"{shrunk.ops_before:,} → {shrunk.ops_after:,}"
+
+
+def _details(run: RunView, group: Group, is_open: bool) -> str:
+    kind = group.lead
     status = "known" if kind.is_known else "new"
+    times = plural(group.count, "time")
     lines = [
-        "<details>",
-        f"<summary>{status}: {html.escape(headline(kind.first), quote=False)}</summary>",
+        "<details open>" if is_open else "<details>",
+        f"<summary>{status}: {html.escape(group.headline, quote=False)}</summary>",
         "",
-        code(kind.signature),
-        "",
-        f"{versus(kind.pair)}; {plural(kind.count, 'time')}, first {place_of(kind.first)}.",
+        f"{versus(kind.pair)}; {times}, first {place_of(kind.first)}.",
     ]
     if kind.is_known:
         lines += ["", text(run.note_of(kind))]
     lines += ["", *_explained(kind)]
+    if group.others:
+        lines += ["", "The same call and field, by other ops:", "", *map(_other, group.others)]
     if kind.commands:
-        told = lines_of(kind.commands)
-        lines += ["", "What to do next:", "", fence("\n".join(told), "sh")]
+        lines += ["", "What to do next:", "", fence("\n".join(lines_of(kind.commands)), "sh")]
     return "\n".join([*lines, "", "</details>"])
+
+
+def _other(kind: Kind) -> str:
+    """A kind beside the one that leads, in one line."""
+    size = "" if kind.shrunk is None else f", {plural(kind.shrunk.ops_after, 'op')}"
+    file = "" if kind.file is None else f": {code(kind.file)}"
+    return f"- {code(kind.first.op_kind)} {plural(kind.count, 'time')}{size}{file}"
 
 
 def _explained(kind: Kind) -> list[str]:
@@ -112,8 +128,8 @@ def annotations_of(run: RunView) -> list[str]:
     lines = []
     if run.standing == "blind":
         lines.append(_annotation("error", "treedrift canary", run.verdict()))
-    for kind in run.new:
-        message = headline(kind.first)
+    for group in groups_of(run.new):
+        kind, message = group.lead, group.headline
         if kind.rule:
             message += f" (rule {kind.rule})"
         for command in kind.commands[:1]:

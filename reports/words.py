@@ -40,6 +40,23 @@ def versus(pair: tuple[str, str]) -> str:
     return " against ".join(pair)
 
 
+CORES = {
+    "python": "treedrift's own Python core",
+    "rust": "treedrift's own Rust core",
+    "drill": "treedrift's Python core with one fault put into it",
+    "sglang-python": "SGLang's Python tree core",
+    "sglang-rust": "SGLang's Rust tree core",
+}
+"""What stands behind a core's name."""
+
+
+def described(name: str) -> str:
+    """A core in words, for those who don't know the names: with its release, if it has one."""
+    core, _, release = name.partition("@")
+    said = CORES.get(core.partition(":")[0], "a core of another package")
+    return f"{said}, as it is in release {release}" if release else said
+
+
 def place_of(divergence: Divergence) -> str:
     """Where in its trace a divergence is."""
     if divergence.op_index is None:

@@ -13,7 +13,7 @@ from tests.reports.fixed_stream import EVICTION, GROUPING, HOSTILE_TEXT
 from treedrift.harness.events import Canary, Event, Finished, Found, Started
 from treedrift.reports.junit import junit
 from treedrift.reports.markdown import annotations_of, code, fence, summary, text
-from treedrift.reports.run import RunView
+from treedrift.reports.run import Kind, RunView
 
 
 @pytest.fixture
@@ -104,13 +104,23 @@ def test_an_agreeing_run_is_a_short_summary() -> None:
 
 def test_every_kind_can_be_unfolded_to_its_explanation_and_commands(run: RunView) -> None:
     told = summary(run)
-    assert told.count("<details>") == told.count("</details>") == 3
-    eviction = told.split("<details>")[1]
+    assert len(re.findall("<details( open)?>", told)) == told.count("</details>") == 3
+    eviction = told.split("<details open>")[1]
     assert "<summary>new: evict: evict_device_next_node answers another node_id</summary>" in (
         eviction
     )
     assert "evict tokens=2" in eviction
     assert "treedrift repro runs/nightly/findings/eviction-7.min.jsonl" in eviction
+
+
+def test_kinds_with_one_call_and_field_are_told_under_one_heading(run: RunView) -> None:
+    other = msgspec.structs.replace(EVICTION, op_kind="touch", signature="", file="touch.jsonl")
+    run.kinds.append(Kind(first=other, count=3))
+    told = summary(run)
+    assert told.count("</details>") == 3
+    assert "| **new** | evict, touch: evict\\_device\\_next\\_node answers another " in told
+    assert "- `touch` 3 times: `touch.jsonl`" in told
+    assert sum(line.startswith("::error") for line in annotations_of(run)) == 2
 
 
 def outside_of_code(markdown: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.reports import fixed_stream
 from treedrift.harness.events import Event, Explained, Finished, Found
-from treedrift.harness.explanation import Explanation, SideView, TreeNode
+from treedrift.harness.explanation import Explanation, Row, SideView, TreeNode
 from treedrift.reports.html import marked, page
 from treedrift.reports.run import RunView
 from treedrift.reports.trees import pictures
@@ -177,6 +177,55 @@ def test_a_divergence_of_the_final_drain_is_below_the_last_op() -> None:
             )
     shown = " ".join("".join(Parsed(rendered(events)).text).split())
     assert "3 evict tokens=2 #3 #4 finish of request 1 they part here" in shown
+
+
+def with_another_op() -> list[Event]:
+    """The run, in which the eviction was found by a touch too; that kind has the smaller trace."""
+    other = msgspec.structs.replace(
+        fixed_stream.EVICTION, op_kind="touch", signature="", file="touch-8.jsonl"
+    )
+    events = fixed_stream.events()
+    found = Found(other, is_new=True, seconds=150.0)
+    return [*events[:-1], found, fixed_stream.shrunk(other, 30, 2), events[-1]]
+
+
+def test_kinds_with_one_call_and_field_are_one_finding_with_the_others_folded() -> None:
+    text = rendered(with_another_op())
+    assert text.count('<article id="finding-') == 3
+    shown = " ".join("".join(Parsed(text).text).split())
+    assert "new evict, touch: evict_device_next_node answers another node_id" in shown
+    assert "by other ops touch 1 time, 2 ops, touch-8.min.jsonl" in shown
+    folded = text.split('<details class="other">')[1]
+    assert "treedrift show touch-8.min.jsonl" in folded
+
+
+def test_a_page_with_nothing_new_shows_what_is_known() -> None:
+    known = '<article id="finding-3" class="finding known">\n<details>'
+    assert known in rendered()
+    events = [
+        event
+        for event in fixed_stream.events()
+        if not (isinstance(event, Found) and event.divergence is not fixed_stream.GROUPING)
+    ]
+    assert '<article id="finding-1" class="finding known">\n<details open>' in rendered(events)
+
+
+def test_a_page_says_how_somebody_else_repeats_it(parsed: Parsed) -> None:
+    shown = " ".join("".join(parsed.text).split())
+    assert "sglang-rust@0.5.23: SGLang's Rust tree core, as it is in release 0.5.23" in shown
+    assert "pip install treedrift" in shown
+    assert shown.count("treedrift env add sglang==0.5.23") == 1
+
+
+def test_fields_that_differ_come_first_and_many_that_do_not_are_folded() -> None:
+    same = [Row(field=f"field_{number}", left="1", right="1") for number in range(9)]
+    events = fixed_stream.events()
+    for event in events:
+        if isinstance(event, Explained) and event.explanation.rule == "EVC-12":
+            rows = [*same, *event.explanation.rows]
+            event.explanation = msgspec.structs.replace(event.explanation, rows=rows)
+    shown = " ".join("".join(Parsed(rendered(events)).text).split())
+    assert "node_id34 tokens[5, 6, 7, 8][5, 6, 9, 8] 10 fields that are the same" in shown
 
 
 # --- Parts --------------------------------------------------------------------------------

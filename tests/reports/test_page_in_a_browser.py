@@ -133,8 +133,10 @@ def test_the_verdict_is_what_is_seen_first(browser: Any, address: str) -> None:
     assert verdict.location["y"] + verdict.size["height"] < 300
     headings = [one.text for one in browser.find_elements("css selector", "h2")]
     assert headings == [
-        "The run",
+        "What was compared",
         "Findings",
+        "Repeat it",
+        "The run",
         "Known differences",
         "Over time",
         "What was reached",
