@@ -16,7 +16,10 @@ from markupsafe import Markup
 from ..harness.events import Canary
 from . import plots
 from .html import environment
-from .words import duration, plural
+from .words import plural
+
+ROWS_MAX = 40
+"""Rows of the table that stand open, unless more were missed; the quicker drills are folded."""
 
 
 class KillsError(Exception):
@@ -53,7 +56,7 @@ class Kills(msgspec.Struct, kw_only=True):
         caught, all_ = sum(kill.caught for kill in self.drills), len(self.drills)
         share = f" ({caught / all_:.1%})" if all_ else ""
         said = f"{caught:,} of {plural(all_, 'drill')} caught within "
-        said += f"{duration(self.budget_seconds)} each{share}."
+        said += f"{self.budget_seconds:g} s each{share}."
         sizes = self.sizes()
         if len(sizes):
             upper = sizes.quantile(0.95, interpolation="higher")
@@ -114,6 +117,7 @@ def kills_page(kills: Kills) -> str:
         .render(
             kills=kills,
             plots=drawn,
+            open_max=max(ROWS_MAX, sum(not kill.caught for kill in kills.drills)),
             bar=lambda seconds: (
                 round(100 * math.log1p(100 * seconds) / math.log1p(100 * slowest), 1)
                 if slowest

@@ -43,8 +43,12 @@ from .harness.trace import write_trace
 from .models.drills import DRILLS, run_canary
 from .models.drills.hunt import Catch, hunt
 from .options import JobsOption, JsonOption, UsageError, check_folder, err, out, parse_seconds
+from .reports.words import plural
 
 PIPED_WIDTH = 200
+
+ROWS_MAX = 40
+"""Rows of the table that are printed unless all are asked for."""
 
 CAUGHT_SHARE_MIN = 0.95
 """The share of drills that must be caught."""
@@ -68,6 +72,9 @@ def drills(
     out_folder: Annotated[
         Path | None, typer.Option("--out", help="Folder for the shrunk trace of each drill.")
     ] = None,
+    all_: Annotated[
+        bool, typer.Option("--all", help=f"Print every drill, not the first {ROWS_MAX} alone.")
+    ] = False,
     list_: Annotated[bool, typer.Option("--list", help="List the drills and hunt none.")] = False,
     json_: JsonOption = False,
 ) -> None:
@@ -85,7 +92,7 @@ def drills(
     if json_:
         sys.stdout.write(json.dumps(report) + "\n")
     else:
-        _print(report)
+        _print(report, None if all_ else ROWS_MAX)
     raise typer.Exit(_exit_code(report))
 
 
@@ -254,18 +261,24 @@ def _saved(catch: Catch, folder: Path | None) -> str | None:
     return str(path)
 
 
-def _print(report: dict[str, Any]) -> None:
+def _print(report: dict[str, Any], most: int | None) -> None:
+    """The table, what was missed first and then what took longest; and what it comes to."""
     table = Table(box=None, pad_edge=False)
     for name in ("drill", "rule", "caught"):
         table.add_column(name, no_wrap=True)
     table.add_column("by", overflow="fold", max_width=100)
     for name in ("ops", "seconds", "size", "shrunk in", "1-minimal"):
         table.add_column(name, justify="right", no_wrap=True)
-    for row in report["drills"]:
+    rows = sorted(report["drills"], key=lambda row: (row["caught"], -row["seconds"], row["name"]))
+    for row in rows[:most]:
         table.add_row(*_cells(row), style=None if row["caught"] else "red")
     # A table that is piped into a file is not cut to the width of a terminal.
     wide = out if out.is_terminal else Console(width=PIPED_WIDTH, emoji=False, markup=False)
     wide.print(table)
+    rest = rows[len(rows[:most]) :]
+    if rest:
+        said = f"{plural(len(rest), 'quicker drill')} left out; --all prints every one"
+        out.print(said, style="dim", highlight=False)
     _print_summary(report)
 
 

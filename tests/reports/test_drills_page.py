@@ -22,7 +22,7 @@ def written(tmp_path: Path, told: Any) -> Path:
 def test_the_page_says_how_many_are_caught_and_how_small_they_get(tmp_path: Path) -> None:
     kills = read_kills(written(tmp_path, table()))
     assert kills.verdict() == (
-        "3 of 4 drills caught within 60.0 s each (75.0%). "
+        "3 of 4 drills caught within 60 s each (75.0%). "
         "After shrinking 3 ops at the median, 9 at the 95th percentile."
     )
     assert kills.verdict() in kills_page(kills)
@@ -30,10 +30,19 @@ def test_the_page_says_how_many_are_caught_and_how_small_they_get(tmp_path: Path
 
 def test_what_was_missed_comes_first_then_what_took_longest(tmp_path: Path) -> None:
     page = kills_page(read_kills(written(tmp_path, table())))
-    names = re.findall(r'<th scope="row"><code>([a-z]+)</code>', page)
+    names = re.findall(r'<th scope="row" role="rowheader"><code>([a-z]+)</code>', page)
     assert names == ["hidden", "slow", "leaky", "quick"]
     assert "<b>spoilt" not in page
     assert "time ran out" in page
+
+
+def test_of_many_drills_the_quicker_ones_are_folded(tmp_path: Path) -> None:
+    drills = [kill(f"drill{number}", seconds=float(number)) for number in range(60)]
+    page = kills_page(read_kills(written(tmp_path, table(drills))))
+    assert "20 quicker drills, all caught within 19.0 s" in page
+    shown, folded = page.split("<details>")
+    assert shown.count("<code>drill") == 40
+    assert "<code>drill19</code>" in folded
 
 
 def test_the_page_counts_what_sees_a_drill_first(tmp_path: Path) -> None:

@@ -39,6 +39,18 @@ def test_the_table_names_what_caught_each_drill(command: Any) -> None:
     assert "after shrinking" not in ended.out
 
 
+def test_what_was_missed_stands_first_and_then_what_took_longest(
+    command: Any, harmless: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drills_command, "ROWS_MAX", 1)
+    arguments = ("leaked-slots", harmless, "--budget", "1s", "--shrink", "0")
+    lines = command("drills", *arguments).out.splitlines()
+    assert lines[1].startswith(harmless)
+    assert lines[2] == "1 quicker drill left out; --all prints every one"
+    every = command("drills", *arguments, "--all").out.splitlines()
+    assert [line.split()[0] for line in every[1:3]] == [harmless, "leaked-slots"]
+
+
 def test_the_object_holds_every_measurement(command: Any, place: Path) -> None:
     ended = command("drills", "crossed-values", "--shrink", "20s", "--out", "kept", "--json")
     report = ended.json
