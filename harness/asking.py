@@ -23,6 +23,8 @@ def ask(side: CoreOps, op: ops.Ask) -> None:
     elif op.about in ("path", "order"):
         about_many = {"path": side.core.collect_path_info, "order": side.core.dfs_weight_order}
         about_many[op.about](nodes)
+    elif op.about == "sanity":
+        _sanity(side, nodes)
     elif op.about == "indices":
         if nodes:
             side.core.collect_full_device_indices(nodes[0], _ancestor(side.core, nodes, op))
@@ -93,21 +95,25 @@ def _canary(core: TreeCore, op: ops.Ask) -> None:
     core.walk_for_kv_canary(op.flag, bool(op.number % 2))
 
 
-def _sanity(core: TreeCore, op: ops.Ask) -> None:
+def _sanity(side: CoreOps, nodes: list[NodeId]) -> None:
+    core = side.core
     core.is_write_through_compatible()
     core.supports_fast_match_prefix()
     core.has_ongoing_insert()
     core.empty_match_result  # noqa: B018  The recording proxy writes the read down.
     # The recording tells what it says, and the invariant oracle judges it.
+    in_flight = [offload.node_id for offload in side.cache.linker.pending]
     with suppress(SanityCheckError):
-        core.sanity_check([], [])
+        core.sanity_check(list(enumerate(in_flight)), [])
+    # Nothing loads these nodes: one that no lock holds must be told of (CHK-19).
+    with suppress(SanityCheckError):
+        core.sanity_check([], list(enumerate(nodes)))
 
 
 _ABOUT_TREE: dict[str, Callable[[TreeCore, ops.Ask], None]] = {
     "canary": _canary,
     "flatten": _flatten,
     "sizes": _sizes,
-    "sanity": _sanity,
 }
 _ABOUT_NODE: dict[str, Callable[[TreeCore, NodeId, ops.Ask], None]] = {
     "hashes": _hashes,

@@ -377,6 +377,19 @@ _LACKING: dict[str, Call] = {
 }
 """Good calls for a component or tier that the core lacks."""
 
+
+def _claim_twice(core: Any, node: NodeId, component: ComponentType) -> None:
+    """Claim a node that nobody has claimed, once more (LNK-4); afterwards it is free again."""
+    core.mark_external_linker_offload_pending(node)
+    try:
+        core.mark_external_linker_offload_pending(node)
+    finally:
+        core.finish_external_linker_offload([node], node, False)
+
+
+_REPEATED: dict[str, Call] = {"mark_external_linker_offload_pending": _claim_twice}
+"""Good calls that another one before them has made bad."""
+
 _SEVERAL: dict[str, Call] = {
     "begin_insert:array_and_flag": lambda core, node, kind: core.begin_insert(
         InsertParams(key=RadixKey([1]), track_adopted_ranges="yes")  # type: ignore[arg-type]
@@ -396,5 +409,11 @@ _SEVERAL: dict[str, Call] = {
 }
 """Two bad arguments at once: the first one that is converted decides (INS-71)."""
 
-MISUSES: dict[str, Call] = {**_LACKING, **_bad_arguments(), **_bad_records(), **_SEVERAL}
+MISUSES: dict[str, Call] = {
+    **_LACKING,
+    **_bad_arguments(),
+    **_bad_records(),
+    **_SEVERAL,
+    **_REPEATED,
+}
 """Calls that `misuse` can name."""

@@ -100,11 +100,17 @@ def _asked_list(names: Names, item: Any) -> Plain:
     return [names.asked(one) for one in item]
 
 
+def _transfers(names: Names, item: Any) -> Plain:
+    return [[operation, names.asked(node)] for operation, node in item]
+
+
 def _argument_encoder(name: str) -> Encoder:
     if name in HANDLE_FIELDS:
         return Names.asked
     if name in HANDLE_LIST_FIELDS:
         return _asked_list
+    if name in ("ongoing_write_through", "ongoing_load_back"):
+        return _transfers
     if name in ("device_frees", "host_frees", "cache_actions"):
         return lambda names, item: None  # Buffers that the core fills, recorded after the call.
     return argument

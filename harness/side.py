@@ -271,7 +271,7 @@ class LocalSide:
         Blocks stored before keep their hashes and are removed under others (EVT-19), so from
         here on events alone no longer tell what is resident.
         """
-        self._names.register(_Named(extra_key), name)
+        _register(self._names, extra_key, name)
         self.index = None
 
     def reset(self) -> None:
@@ -350,7 +350,7 @@ class LocalSide:
 def core_params(config: Config, allocator: Any, names: KvEventLoraNames) -> CacheInitParams:
     """What a core of this configuration is built from. `names` gets those of the configuration."""
     for extra_key, lora_name in config.lora_names.items():
-        names.register(_Named(extra_key), lora_name)
+        _register(names, extra_key, lora_name)
     return CacheInitParams(
         page_size=config.page_size,
         tree_components=config.component_types(),
@@ -362,6 +362,12 @@ def core_params(config: Config, allocator: Any, names: KvEventLoraNames) -> Cach
         dynamo_kv_event_format=config.dynamo_events,
         kv_event_lora_names=names,
     )
+
+
+def _register(names: KvEventLoraNames, extra_key: str, name: str) -> None:
+    """Name a namespace and the adapter of that id, by which longer ones are named too (EVT-18)."""
+    names.register(_Named(extra_key), name)
+    names.register(lora_id=extra_key, lora_name=name)
 
 
 class _Named:

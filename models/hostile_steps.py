@@ -141,8 +141,13 @@ def handles(case: Case) -> None:
 
 def misuse(case: Case) -> None:
     """A call with a bad argument, or for a component or tier that is not there."""
-    names = WHOLE_METHODS if case.chance.flip(0.5) else METHODS
-    case.ops.append(ops.Misuse(case.chance.pick(names), wild_node(case), case.chance.pick(LACKING)))
+    chance, node = case.chance, wild_node(case)
+    if chance.flip(0.5):
+        # Most of these are about a node that is there.
+        names, node = WHOLE_METHODS, chance.pick((case.node(), node))
+    else:
+        names = METHODS
+    case.ops.append(ops.Misuse(chance.pick(names), node, chance.pick(LACKING)))
 
 
 HOSTILE_STEPS: dict[str, tuple[float, Callable[[Case], None]]] = {

@@ -114,6 +114,13 @@ def event_without_salt(core: Any) -> None:
     _edit_stored(core, lambda event: setattr(event, "cache_salt", None))
 
 
+@drill("EVT-18", "a fallback is forgotten")
+def adapter_by_the_whole_namespace(core: Any) -> None:
+    """In Dynamo's format an adapter is not found by the end of a namespace."""
+    events = core._tree.events
+    events._lora_name = lambda extra_key: events._lora_names.get(extra_key)
+
+
 @drill("EVT-17", "a half-ported field", "BUG-01")
 def event_without_adapter(core: Any) -> None:
     """Stored blocks do not name the adapter that they belong to."""

@@ -113,6 +113,18 @@ def backup_through_pending_ancestors(core: Any) -> None:
 # --- Marks --------------------------------------------------------------------------------
 
 
+@drill("LNK-4", "a check is forgotten")
+def node_claimed_twice(core: Any) -> None:
+    """A node that is on its way to the external store can be claimed once more."""
+    mark = core.mark_external_linker_offload_pending
+
+    def call(node_id: Any) -> None:
+        core._node(node_id).write_through_pending_id = None
+        mark(node_id)
+
+    core.mark_external_linker_offload_pending = call
+
+
 @drill("LNK-7", "a result is ignored", "BUG-23")
 def failed_offload_counts_as_stored(core: Any) -> None:
     """An offload that failed is treated as done."""

@@ -14,6 +14,7 @@ from treedrift.harness.observation import Observation
 from treedrift.harness.ops import (
     AnyOp,
     Arrive,
+    Ask,
     CoreInsert,
     CoreMatch,
     CoreResume,
@@ -21,7 +22,9 @@ from treedrift.harness.ops import (
     Evict,
     EvictLeaf,
     Finish,
+    LinkerAck,
     Lock,
+    Offload,
     Pin,
     Prefill,
     Reset,
@@ -148,6 +151,16 @@ def test_references_wrap_around_what_exists() -> None:
     seen = observe(Config(), [CoreInsert([1]), Lock("live:0"), Lock("live:7"), Lock("live:8")])
     assert all(one.outcome is None for one in seen)
     assert seen[1].calls[0][0] == "inc_lock_ref"
+
+
+def test_a_sanity_question_is_about_transfers_in_flight_and_about_unlocked_nodes() -> None:
+    ask = Ask("sanity", ["live:0"])
+    seen = observe(Config(linker=True), [CoreInsert([1]), Offload("live:0"), ask, LinkerAck(), ask])
+    asked = [[call[1:3] for call in seen[at].calls if call[0] == "sanity_check"] for at in (2, 4)]
+    transfer = [[0, 0]]
+    refused = ["error", "SanityCheckError", None]
+    assert asked[0] == [[[transfer, []], ["ok", None]], [[[], transfer], ["ok", None]]]
+    assert asked[1] == [[[[], []], ["ok", None]], [[[], transfer], refused]]
 
 
 def test_the_drain_brings_everything_back() -> None:

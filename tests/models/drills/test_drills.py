@@ -13,9 +13,18 @@ from treedrift.backends.python_core import PythonTreeCore
 from treedrift.backends.registry import UnknownBackendError, local_backend
 from treedrift.harness.config import Config
 from treedrift.harness.lockstep import LocalClient, Lockstep
+from treedrift.harness.ops import (
+    AnyOp,
+    Ask,
+    CoreInsert,
+    DrainEvents,
+    Misuse,
+    Namespace,
+)
 from treedrift.harness.side import LocalSide, Settings
 from treedrift.models.drills import CANARY, DRILLS
 from treedrift.models.drills.catalog import THEMES
+from treedrift.models.keys import LORA_IDS
 from treedrift.models.profiles import profile_named
 from treedrift.models.swarm import generate_case
 
@@ -93,6 +102,27 @@ def test_a_spoilt_core_is_inspected_like_a_sound_one() -> None:
     backend = local_backend(f"drill:{CANARY}")
     assert backend.inspect is not None
     assert len(backend.inspect(backend.create(CacheInitParams())).nodes) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "steps"),
+    [
+        ("node-claimed-twice", Config(), [Misuse("mark_external_linker_offload_pending")]),
+        ("transfers-not-checked", Config(), [Ask("sanity", ["live:0"])]),
+        (
+            "adapter-by-the-whole-namespace",
+            Config(events=True, dynamo_events=True, lora_names={LORA_IDS[0]: "one"}),
+            [CoreInsert([1], Namespace("t" + LORA_IDS[0])), DrainEvents()],
+        ),
+    ],
+)
+def test_rules_about_rare_calls_are_driven(name: str, config: Config, steps: list[AnyOp]) -> None:
+    backend = local_backend(f"drill:{name}")
+    cores = {"sound": PythonTreeCore, name: backend.create}
+    clients = {core: LocalClient(core, LocalSide(create)) for core, create in cores.items()}
+    lockstep = Lockstep(clients, [("sound", name)])
+    (found,) = lockstep.run(config, [CoreInsert([1, 2]), *steps], Settings()).divergences
+    assert found.op_index == len(steps)
 
 
 def test_a_name_that_is_no_drill_gets_the_closest_one() -> None:
