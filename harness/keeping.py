@@ -8,6 +8,7 @@ new place before it leaves the old one, so that an interruption loses none.
 from __future__ import annotations
 
 import copy
+import re
 from pathlib import Path
 from typing import Literal
 
@@ -25,7 +26,8 @@ Shelf = Literal["seeds", "regressions", "known"]
 class Facts(msgspec.Struct, kw_only=True):
     """What whoever keeps a trace says about it; what is not said is taken from its header.
 
-    `core` and `releases` are for the ledger: whose difference it is, and where it holds.
+    `core`, `releases` and `any_op` are for the ledger: whose difference it is, where it holds, and
+    whether it counts as known whatever op shows it.
     """
 
     name: str | None = None
@@ -34,6 +36,7 @@ class Facts(msgspec.Struct, kw_only=True):
     core: str | None = None
     releases: list[str] = []
     needs: list[str] = []
+    any_op: bool = False
 
 
 class Kept(msgspec.Struct):
@@ -118,9 +121,11 @@ def _misplaced(path: Path, pair: Pair, shelf: Shelf, shown: Verdict) -> TraceErr
     what_to_do = "replay it with treedrift show"
     if shown.kind == "DIVERGES":
         said = shown.divergence.signature if shown.divergence is not None else ""
-        problem = f"diverges on {names} ({shown.detail}): {said}"
+        problem = f"diverges on {names}: {said}"
         if shelf != "known":
-            what_to_do = "a difference that is understood goes in with --to known"
+            what_to_do = "keep it once that is repaired, or --to known if it stays"
+        else:
+            problem = f"diverges on {names} ({shown.detail}): {said}"
         return _bad(path, problem, what_to_do)
     return _bad(path, f"is {shown.kind} on {names}: {shown.detail}", what_to_do)
 
@@ -137,6 +142,8 @@ def _enter(trace: Trace, pair: Pair, facts: Facts, shown: Verdict, target: Path)
     signatures = [
         without_releases(signature, pair).replace(name, core) for signature in shown.signatures
     ]
+    if facts.any_op:
+        signatures = [re.sub(r"^(\w+):\w*:", r"\1:*:", signature) for signature in signatures]
     trace.header.signature = shown.divergence.signature
     trace.header.known = Known(
         core=core,

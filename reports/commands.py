@@ -8,6 +8,9 @@ from pathlib import Path
 
 import msgspec
 
+MINIMAL = ".min.jsonl"
+"""How the name of a trace ends that was shrunk already."""
+
 
 class Command(msgspec.Struct, frozen=True):
     """A command to type, and in a few words what it does."""
@@ -22,7 +25,8 @@ def next_commands(
 ) -> list[Command]:
     """What to do with the trace of a finding, the first step first.
 
-    `pair` is None where the trace names the pair itself. `is_minimal`: nothing is left to shrink.
+    `pair` is None where the trace names the pair itself. `is_minimal`: nothing is left to shrink;
+    the name of a file tells, too.
     """
     if file is None:
         return []
@@ -41,16 +45,26 @@ def keeping_commands(
 ) -> list[Command]:
     """How to keep a failing trace of the cores `names`, once somebody has decided about it."""
     line = f"treedrift corpus add {_rest(file, pair)}"
-    found = [Command("keep", f"{line} --to regressions", "once repaired: keep it so")]
+    found = [Command("keep", f"{line} --to regressions", "once it is repaired, keep it so")]
     if any("@" in name for name in names):
-        rest = f"{line} --to known" + (f" --rule {rule}" if rule else "")
-        found.append(Command("know", rest, "a release's own: call it known"))
+        rest = f"{line} --to known" + (f" --rule {rule}" if rule else "") + ' --note "..."'
+        found.append(Command("know", rest, "or call it known: it is the release's own"))
     return found
 
 
 def _rest(file: str, pair: Sequence[str] | None) -> str:
     named = "" if pair is None else f" --pair {shlex.quote(','.join(pair))}"
     return shlex.quote(file) + named
+
+
+def is_named_in(file: str, pair: Sequence[str]) -> bool:
+    """Whether a trace names this very pair, so that a command need not."""
+    try:
+        with Path(file).open("rb") as lines:
+            header = msgspec.json.decode(lines.readline())
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+    return isinstance(header, dict) and header.get("pair") == list(pair)
 
 
 def from_here(file: str) -> str:

@@ -17,7 +17,7 @@ from ..harness import campaign, events
 from ..harness.behaviours import EXPECTED_BEHAVIOURS
 from ..harness.compare import Divergence
 from ..harness.lockstep import Pair
-from .commands import Command, from_here, lines_of, next_commands
+from .commands import MINIMAL, Command, from_here, is_named_in, lines_of, next_commands
 from .groups import Group, groups_of
 from .run import Kind, RunView
 from .summary import OP_KINDS, POLICIES, differing_rows, not_reached, statistics_of
@@ -218,9 +218,13 @@ def _size(kind: Kind) -> int:
 
 def _commands_of(kind: Kind) -> list[Command]:
     """What to type about a kind in this folder."""
-    file = None if kind.file is None else from_here(kind.file)
-    is_minimal = kind.shrunk is not None and kind.shrunk.is_minimal
-    return next_commands(file, kind.pair_to_name, is_minimal=is_minimal)
+    if kind.file is None:
+        return []
+    file, pair = from_here(kind.file), kind.pair_to_name
+    if pair is not None and is_named_in(file, pair):
+        pair = None
+    is_minimal = file.endswith(MINIMAL) if kind.shrunk is None else kind.shrunk.is_minimal
+    return next_commands(file, pair, is_minimal=is_minimal)
 
 
 def _print_line(console: Console, group: Group) -> None:

@@ -44,6 +44,14 @@ class ShelfName(str, Enum):
     KNOWN = "known"
 
 
+AFTERWARDS = {
+    ShelfName.SEEDS: "commit it: treedrift check replays it from now on",
+    ShelfName.REGRESSIONS: "commit it: treedrift check replays it from now on",
+    ShelfName.KNOWN: "commit it: runs call this kind known from now on",
+}
+"""What a kept trace is good for, by its shelf."""
+
+
 # --- list ---------------------------------------------------------------------------------
 
 
@@ -284,6 +292,9 @@ def add(
     needs: Annotated[
         list[str] | None, typer.Option(help="known: an op that it takes. Repeatable.")
     ] = None,
+    any_op: Annotated[
+        bool, typer.Option("--any-op", help="known: whatever op shows the same call and field.")
+    ] = False,
     corpus: CorpusOption = CORPUS_FOLDER,
 ) -> None:
     """Copy a trace into the corpus, once replays have shown that it belongs there.
@@ -296,10 +307,17 @@ def add(
     if name is not None and not name.replace("-", "").isalnum():
         raise UsageError(f"--name {name!r}: use letters, digits and hyphens")
     facts = Facts(
-        name=name, rule=rule, note=note, core=core, releases=release or [], needs=needs or []
+        name=name,
+        rule=rule,
+        note=note,
+        core=core,
+        releases=release or [],
+        needs=needs or [],
+        any_op=any_op,
     )
     kept = keep(path, chosen, corpus, to.value, facts)
     said = f"{kept.verdict.kind} on {','.join(chosen)}"
     if kept.verdict.divergence is not None:
         said += f", {kept.verdict.divergence.signature}"
     _print(f"{kept.file}: {said}")
+    _print(AFTERWARDS[to])

@@ -19,12 +19,9 @@ from .harness.lockstep import Pair
 from .harness.opening import allows_hostile, open_lockstep, replay_settings
 from .harness.trace import Trace, read_trace
 from .options import JsonOption, PairOption, err, out, parse_pairs
-from .reports.commands import Command, keeping_commands, next_commands
+from .reports.commands import MINIMAL, Command, keeping_commands, next_commands
 from .reports.explained import print_explanation
 from .reports.words import plural
-
-MINIMAL = ".min.jsonl"
-"""How the name of a trace ends that was shrunk already."""
 
 
 class Shown(msgspec.Struct, kw_only=True):
@@ -113,7 +110,7 @@ def _print_agreement(trace: Trace, shown: Shown) -> None:
         out.print(f"both refuse its configuration: {shown.refused}", style="green")
     else:
         out.print(f"{' and '.join(shown.pair)} agree on it", style="green")
-    if trace.header.expect == "diverges":
-        named = None if trace.header.pair == shown.pair else shown.pair
-        keep = keeping_commands(shown.file, named, (), None)[0]
-        out.print(f"it was saved as a difference; if it is repaired, {keep.line}", highlight=False)
+    if trace.header.expect == "diverges" and trace.header.pair == shown.pair:
+        keep = keeping_commands(shown.file, None, (), None)[0]
+        out.print("they parted when it was saved; if that is repaired, keep it so:")
+        out.print(f"  {keep.line}", highlight=False)

@@ -78,9 +78,11 @@ def test_what_a_run_has_found_can_be_kept_once_it_is_decided(command: Command, p
     save(place / "leak.jsonl", LEAK, **found)
     last = command("show", "leak.jsonl").out.splitlines()[-1]
     keep = "treedrift corpus add leak.jsonl --to regressions"
-    assert last == f"  {keep}  # once repaired: keep it so"
-    agreed = command("show", "leak.jsonl", "--pair", "python,twin").out.splitlines()[-1]
-    assert "treedrift corpus add leak.jsonl --pair python,twin --to regressions" in agreed
+    assert last == f"  {keep}  # once it is repaired, keep it so"
+    assert "corpus add" not in command("show", "leak.jsonl", "--pair", "python,twin").out
+    save(place / "sound.jsonl", LEAK, **found | {"pair": ("python", "twin")})
+    agreed = command("show", "sound.jsonl").out.splitlines()
+    assert agreed[-1] == "  treedrift corpus add sound.jsonl --to regressions"
 
 
 def test_an_agreeing_trace_is_printed_and_said_to_agree(command: Command, place: Path) -> None:
