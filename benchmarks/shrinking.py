@@ -16,8 +16,9 @@ import msgspec
 import torch
 from rich.console import Console
 
+from treedrift.harness.compare import decisive
 from treedrift.harness.minimize.draft import Draft
-from treedrift.harness.minimize.trial import decisive, replayed
+from treedrift.harness.minimize.trial import replayed
 from treedrift.harness.opening import open_lockstep
 from treedrift.harness.side import collect_rarely
 from treedrift.models.drills import DRILLS
