@@ -9,7 +9,7 @@ methods move into the adapter as the tree learns what they are about.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
@@ -35,13 +35,16 @@ from ..contract import (
     UnsupportedError,
 )
 
+if TYPE_CHECKING:
+    from ..._rust_core import NativeTreeCore
+
 _FULL = ComponentType.FULL
 
 
 class DeviceTierOnly(TreeCore):
     """The part of the interface that needs a host tier or another component."""
 
-    _native: Any
+    _native: NativeTreeCore
     _device: torch.device
 
     # --- Host tier ------------------------------------------------------------------------
@@ -183,9 +186,7 @@ class DeviceTierOnly(TreeCore):
         self._native.set_component_device_value(node_id, component_type, value)
 
     def component_has_host_value_only(self, node_id: NodeId, component_type: ComponentType) -> bool:
-        return self._native.component_has_host_value_only(  # type: ignore[no-any-return]
-            node_id, component_type
-        )
+        return self._native.component_has_host_value_only(node_id, component_type)
 
     def all_mamba_values_flatten(self) -> torch.Tensor:
         self._native.root()

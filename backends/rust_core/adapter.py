@@ -11,7 +11,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -48,6 +48,9 @@ from .answers import RustKvEvents, action, split_action
 from .native import default_native
 from .policy import native_policy
 
+if TYPE_CHECKING:
+    from ..._rust_core import NativeTreeCore
+
 _FULL = ComponentType.FULL
 
 
@@ -76,7 +79,7 @@ class RustTreeCore(DeviceTierOnly):
         lookup = names.resolve if params.dynamo_kv_event_format else names.get
         self._page_size = page_size
         self._is_eagle = bool(params.is_eagle)
-        self._native = (native or default_native()).NativeTreeCore(
+        self._native: NativeTreeCore = (native or default_native()).NativeTreeCore(
             page_size,
             self._is_eagle,
             self._device,
@@ -116,7 +119,7 @@ class RustTreeCore(DeviceTierOnly):
 
     @property
     def enable_storage(self) -> bool:
-        return self._native.enable_storage  # type: ignore[no-any-return]
+        return self._native.enable_storage
 
     @enable_storage.setter
     def enable_storage(self, value: bool) -> None:
@@ -124,7 +127,7 @@ class RustTreeCore(DeviceTierOnly):
 
     @property
     def enable_external_cache_linker(self) -> bool:
-        return self._native.enable_external_cache_linker  # type: ignore[no-any-return]
+        return self._native.enable_external_cache_linker
 
     @enable_external_cache_linker.setter
     def enable_external_cache_linker(self, value: bool) -> None:
@@ -132,7 +135,7 @@ class RustTreeCore(DeviceTierOnly):
 
     @property
     def write_through_threshold(self) -> int:
-        return self._native.write_through_threshold  # type: ignore[no-any-return]
+        return self._native.write_through_threshold
 
     @write_through_threshold.setter
     def write_through_threshold(self, value: int) -> None:
@@ -140,7 +143,7 @@ class RustTreeCore(DeviceTierOnly):
 
     @property
     def is_write_back(self) -> bool:
-        return self._native.is_write_back  # type: ignore[no-any-return]
+        return self._native.is_write_back
 
     @is_write_back.setter
     def is_write_back(self, value: bool) -> None:
@@ -148,7 +151,7 @@ class RustTreeCore(DeviceTierOnly):
 
     @property
     def is_host_memory_buffer_only(self) -> bool:  # type: ignore[override]
-        return self._native.is_host_memory_buffer_only  # type: ignore[no-any-return]
+        return self._native.is_host_memory_buffer_only
 
     def set_host_memory_buffer_only(self) -> None:
         self._native.set_host_memory_buffer_only()
@@ -170,7 +173,7 @@ class RustTreeCore(DeviceTierOnly):
         )
 
     def match_full_device_prefix(self, key: RadixKey) -> tuple[int, NodeId, int]:
-        return self._native.match_full_device_prefix(  # type: ignore[no-any-return]
+        return self._native.match_full_device_prefix(
             key.token_ids, key.extra_key, key.cache_salt, key.limit
         )
 
@@ -206,7 +209,7 @@ class RustTreeCore(DeviceTierOnly):
         return self._step(self._native.resume_insert(), self._insert_value)
 
     def has_ongoing_insert(self) -> bool:
-        return self._native.has_ongoing_insert()  # type: ignore[no-any-return]
+        return self._native.has_ongoing_insert()
 
     def end_insert(self) -> list[CacheAction]:
         self._native.end_insert()
@@ -301,10 +304,10 @@ class RustTreeCore(DeviceTierOnly):
     # --- Sizes ----------------------------------------------------------------------------
 
     def component_evictable_size(self, component_type: ComponentType) -> int:
-        return self._native.component_evictable_size(component_type)  # type: ignore[no-any-return]
+        return self._native.component_evictable_size(component_type)
 
     def component_protected_size(self, component_type: ComponentType) -> int:
-        return self._native.component_protected_size(component_type)  # type: ignore[no-any-return]
+        return self._native.component_protected_size(component_type)
 
     def total_size(self) -> tuple[int, int]:
         return self._native.total_size(), 0
@@ -317,27 +320,23 @@ class RustTreeCore(DeviceTierOnly):
     # --- Values, paths and order ----------------------------------------------------------
 
     def root_node_handle(self, extra_key: str | None = None) -> NodeId:
-        return self._native.root(extra_key)  # type: ignore[no-any-return]
+        return self._native.root(extra_key)
 
     def is_root(self, node_id: NodeId) -> bool:
-        return self._native.is_root(node_id)  # type: ignore[no-any-return]
+        return self._native.is_root(node_id)
 
     def is_full_device_evicted(self, node_id: NodeId) -> bool:
-        return self._native.is_full_device_evicted(node_id)  # type: ignore[no-any-return]
+        return self._native.is_full_device_evicted(node_id)
 
     def get_component_device_value(
         self, node_id: NodeId, component_type: ComponentType
     ) -> torch.Tensor | None:
-        return self._native.get_component_device_value(  # type: ignore[no-any-return]
-            node_id, component_type
-        )
+        return self._native.get_component_device_value(node_id, component_type)
 
     def collect_full_device_indices(
         self, from_node_id: NodeId, until_node_id: NodeId
     ) -> torch.Tensor:
-        return self._native.collect_full_device_indices(  # type: ignore[no-any-return]
-            from_node_id, until_node_id
-        )
+        return self._native.collect_full_device_indices(from_node_id, until_node_id)
 
     def collect_path_info(
         self, end_node_ids: Sequence[NodeId]
@@ -346,10 +345,10 @@ class RustTreeCore(DeviceTierOnly):
         return tuple(tuple(TreePathNodeInfo(*node) for node in path) for path in paths)
 
     def dfs_weight_order(self, node_ids: Sequence[NodeId]) -> list[int]:
-        return self._native.dfs_weight_order(node_ids)  # type: ignore[no-any-return]
+        return self._native.dfs_weight_order(node_ids)
 
     def all_values_flatten(self) -> torch.Tensor:
-        return self._native.all_values_flatten()  # type: ignore[no-any-return]
+        return self._native.all_values_flatten()
 
     def walk_for_kv_canary(
         self, unlocked_only: bool, swa_resident_only: bool
@@ -360,16 +359,16 @@ class RustTreeCore(DeviceTierOnly):
     # --- Hashes and buffer mode -----------------------------------------------------------
 
     def get_last_hash_value(self, node_id: NodeId) -> str | None:
-        return self._native.get_last_hash_value(node_id)  # type: ignore[no-any-return]
+        return self._native.get_last_hash_value(node_id)
 
     def get_hash_values(self, node_id: NodeId) -> list[str]:
-        return self._native.get_hash_values(node_id)  # type: ignore[no-any-return]
+        return self._native.get_hash_values(node_id)
 
     def get_prefix_hash_values(self, node_id: NodeId) -> list[str]:
-        return self._native.get_prefix_hash_values(node_id)  # type: ignore[no-any-return]
+        return self._native.get_prefix_hash_values(node_id)
 
     def backfill_missing_hash_values(self) -> int:
-        return self._native.backfill_missing_hash_values()  # type: ignore[no-any-return]
+        return self._native.backfill_missing_hash_values()
 
     def snapshot_buffer_backup(
         self, node_id: NodeId, pass_prefix_keys: bool
@@ -394,10 +393,10 @@ class RustTreeCore(DeviceTierOnly):
     # --- Rotation -------------------------------------------------------------------------
 
     def rotation_base_of(self, node_id: NodeId) -> int | None:
-        return self._native.rotation_base_of(node_id)  # type: ignore[no-any-return]
+        return self._native.rotation_base_of(node_id)
 
     def rotation_phase_of(self, node_id: NodeId) -> int | None:
-        return self._native.rotation_phase_of(node_id)  # type: ignore[no-any-return]
+        return self._native.rotation_phase_of(node_id)
 
     # --- Host tier and storage ------------------------------------------------------------
 
@@ -411,7 +410,7 @@ class RustTreeCore(DeviceTierOnly):
         return BackupKV(self._native.build_backup_chain(node_id))
 
     def prefetch_anchor_info(self, node_id: NodeId) -> tuple[str | None, str | None]:
-        return self._native.prefetch_anchor_info(node_id)  # type: ignore[no-any-return]
+        return self._native.prefetch_anchor_info(node_id)
 
     # --- External cache linker ------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -19,6 +19,9 @@ from ..contract import (
     StorageMedium,
     UpdatePendingBackupOnNodeSplit,
 )
+
+if TYPE_CHECKING:
+    from ..._rust_core import NativeTreeCore
 
 # What the first field of an action tuple says.
 _FREE, _FREE_FULL_ONLY, _BACKUP = 0, 1, 2
@@ -46,7 +49,7 @@ def action(raw: Any, value: torch.Tensor | None) -> CacheAction:
 class RustKvEvents:
     """The native event queue as a recorder (EVT-2 to EVT-4)."""
 
-    def __init__(self, native: Any, enabled: bool, page_size: int) -> None:
+    def __init__(self, native: NativeTreeCore, enabled: bool, page_size: int) -> None:
         self._native = native
         self._page_size = page_size
         self.enabled = enabled
