@@ -24,6 +24,11 @@ LINES_MAX = 200
 TEXT_MAX = 8_000
 """Characters of one explanation or value."""
 
+ELSEWHERE = (
+    "On another machine, download the run's folder first: `treedrift report FOLDER` "
+    "makes these reports anew, with its traces named where they lie there."
+)
+
 SIGNS = {"blind": "❌", "new": "❌", "known": "⚠️", "agreed": "✅"}
 
 
@@ -40,6 +45,8 @@ def summary(run: RunView) -> str:
     if run.vanished:
         gone = [f"- {code(entry.known)}: {versus(entry.pair)}" for entry in run.vanished]
         parts += ["### Known differences that no longer show", "\n".join(gone)]
+    if groups:
+        parts.append(ELSEWHERE)
     if run.started is not None and run.started.command:
         parts += ["Repeat the run:", fence(run.started.command)]
     return "\n\n".join(parts) + "\n"

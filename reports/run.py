@@ -197,8 +197,10 @@ class RunView(msgspec.Struct, kw_only=True):
             missed = ", ".join(canary.drill for canary in self.canaries if not canary.caught)
             return f"The canary ({missed}) was not caught: this run proves nothing."
         if self.standing == "new":
+            faults = len({(kind.pair, kind.group) for kind in self.new})
+            alike = f" (they look like {plural(faults, 'fault')})" if faults < len(self.new) else ""
             known = f" and {len(self.known):,} known" if self.known else ""
-            return f"{plural(len(self.new), 'new kind')} of divergence{known} {place}."
+            return f"{plural(len(self.new), 'new kind')} of divergence{alike}{known} {place}."
         if self.standing == "known":
             return f"Nothing new, {plural(len(self.known), 'known kind')} of divergence {place}."
         return f"No divergence {place}."

@@ -43,6 +43,7 @@ from .report_command import write_all
 from .reports.run import RunView
 from .reports.summary import summary_of
 from .reports.terminal import ProgressView, print_summary
+from .reports.words import plural
 from .run_log import RunLog
 from .running import Plan, cases_of
 from .triage import Options, triage
@@ -240,6 +241,10 @@ def _run(log: RunLog, plan: Plan, options: Options, interrupted: bool, json_: bo
             # Written down before it is shown: what somebody has seen is never lost.
             interrupted = run_plan(plan, _both(log.tell, view), starts)
     if not interrupted:
+        if log.standing.kinds and options.shrink_seconds:
+            kinds = plural(len(log.standing.kinds), "kind")
+            each = f"at most {options.shrink_seconds:g} s each"
+            err.print(f"shrinking and explaining {kinds}, {each}", highlight=False)
         try:
             triage(log, options)
         except KeyboardInterrupt:
@@ -248,8 +253,10 @@ def _run(log: RunLog, plan: Plan, options: Options, interrupted: bool, json_: bo
     code = report(log, json_)
     written = write_all(log.folder)
     if not json_:
-        for path in written:
-            out.print(f"report: {path}", highlight=False)
+        beside = " and ".join(path.name for path in written[1:])
+        out.print(
+            f"report: {written[0]}" + (f", beside it {beside}" if beside else ""), highlight=False
+        )
         if interrupted:
             out.print(f"go on with: treedrift fuzz --resume {log.folder}", highlight=False)
     return code

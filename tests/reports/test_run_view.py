@@ -13,7 +13,7 @@ from treedrift.harness.events import Canary, Checkpoint, Event, Finished, Found,
 from treedrift.harness.rule_texts import RULE_TEXTS
 from treedrift.harness.tally import Tally
 from treedrift.reports import tables
-from treedrift.reports.run import RunView
+from treedrift.reports.run import Kind, RunView
 from treedrift.reports.summary import summary_of
 
 
@@ -84,6 +84,14 @@ def test_the_verdict_says_what_is_new(run: RunView) -> None:
     assert run.verdict() == (
         "2 new kinds of divergence and 1 known in 200,000 ops, sglang-python@0.5.23 against "
         "sglang-rust@0.5.23. Vanished: 1 known difference."
+    )
+
+
+def test_the_verdict_counts_kinds_that_differ_by_their_op_as_one_fault(run: RunView) -> None:
+    found = msgspec.structs.replace(EVICTION, op_kind="touch", signature="")
+    run.kinds.append(Kind(first=found))
+    assert run.verdict(names_pairs=False).startswith(
+        "3 new kinds of divergence (they look like 2 faults) and 1 known in 200,000 ops."
     )
 
 

@@ -88,6 +88,15 @@ def test_a_diverging_campaign_prints_kind_and_file(command: Command, place: Path
         assert (place / one["file"]).is_file()
 
 
+def test_a_red_run_ends_with_the_next_step_and_the_report(command: Command) -> None:
+    ended = command("fuzz", "--ops", "300", "--pair", "python,leaky", "--shrink", "1s")
+    assert "shrinking and explaining" in ended.err
+    lines = ended.out.splitlines()
+    assert lines[lines.index("next") + 1].startswith("  treedrift show build/run/findings/")
+    assert "--pair" not in lines[lines.index("next") + 1]
+    assert lines[-1] == "report: build/run/report.html, beside it junit.xml and summary.md"
+
+
 def test_nothing_but_the_object_comes_on_standard_output(own_process: dict[str, Any]) -> None:
     arguments = ["fuzz", "--ops", "50", "--json", "--pair", "python,twin", "--jobs", "2"]
     done = subprocess.run(
