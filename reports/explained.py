@@ -7,6 +7,7 @@ Hides how columns are laid out.
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
 
 from rich.console import Console, RenderableType
@@ -28,6 +29,9 @@ TREE_NODES_MAX = 40
 
 CONCERNED, HERE = "*", ">"
 """Signs of what touches the nodes concerned, and of the op at which the sides part."""
+
+NOTED_BY_ITSELF = re.compile(r"(difference|oracle|crash|hang|memory|refused) at \w+: ")
+"""How the note begins that a run gives to what it saves."""
 
 DIFFERS = "!"
 """Sign of the rows that differ."""
@@ -120,19 +124,20 @@ def _facts(explanation: Explanation) -> Table:
     if explanation.config:
         changed = ", ".join(f"{name}={value}" for name, value in explanation.config.items())
         table.add_row("config", Text(changed))
-    if note := note_of(explanation):
+    if note := written(explanation.note):
         table.add_row("note", Text(note))
     table.add_row("kind", Text(explanation.signature))
     return table
 
 
-def note_of(explanation: Explanation) -> str:
-    """What somebody wrote about the trace; what a run writes by itself only says the kind again."""
-    by_itself = f"{explanation.kind} at {explanation.op_kind}: "
-    return "" if explanation.note.startswith(by_itself) else explanation.note
+def written(note: str) -> str:
+    """A note that somebody wrote; empty for the place that a run notes by itself."""
+    return "" if NOTED_BY_ITSELF.match(note) else note
 
 
 def _verdict(explanation: Explanation) -> str:
+    if explanation.guilty is None and explanation.kind == "oracle":
+        return "both sides"
     if explanation.guilty is None:
         return explanation.verdict or "not told: nothing here says which side"
     return explanation.guilty + (f": {explanation.verdict}" if explanation.verdict else "")

@@ -82,11 +82,23 @@ def headline(divergence: Divergence, ops: str | None = None) -> str:
         return f"{op}: {_difference(divergence.where)}"
     side = divergence.side or "one side"
     if divergence.kind == "oracle":
-        return f"{op}: {side} breaks an invariant: {divergence.where}"
+        who = f"{divergence.side} breaks" if divergence.side else "both sides break"
+        return f"{op}: {who} an invariant: {divergence.where}"
     if divergence.kind == "refused":
-        return f"one side refuses the configuration: {divergence.where}"
+        return _refused(divergence)
     ends = {"crash": "dies", "hang": "hangs", "memory": "runs out of memory"}
     return f"{op}: {side} {ends.get(divergence.kind, divergence.kind)}: {divergence.where}"
+
+
+def _refused(divergence: Divergence) -> str:
+    """Who refuses a configuration, and how; `None` stands for a side that accepts it."""
+    ends = divergence.where.split("|")
+    refusing = [
+        f"{name} refuses the configuration with {end}"
+        for name, end in zip(divergence.pair, ends, strict=False)
+        if end != "None"
+    ]
+    return ", ".join(refusing) + (", the other side accepts it" if len(refusing) == 1 else "")
 
 
 def _difference(where: str) -> str:

@@ -22,7 +22,7 @@ from .harness.lockstep import Pair
 from .harness.opening import open_lockstep
 from .harness.trace import Trace, read_trace
 from .options import PairOption, UsageError, out, parse_pairs
-from .reports.explained import headline_of, note_of
+from .reports.explained import headline_of, written
 from .reports.words import plural
 
 WIDTH = 88
@@ -99,8 +99,7 @@ def repro_text(trace: Trace, pair: Pair, source: str, explanation: Explanation |
 def _docstring(trace: Trace, pair: Pair, source: str, explanation: Explanation | None) -> str:
     header = trace.header
     paragraphs = [f"{pair[0]} and {pair[1]} should agree here; written by treedrift from {source}."]
-    note = header.note if explanation is None else note_of(explanation)
-    paragraphs += [note] if note else []
+    paragraphs += [written(header.note)] if written(header.note) else []
     if explanation is not None:
         paragraphs += [f"They part: {headline_of(explanation)}.", f"Kind: {explanation.signature}"]
         if explanation.rule is not None:

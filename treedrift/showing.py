@@ -20,7 +20,7 @@ from .harness.opening import allows_hostile, open_lockstep, replay_settings
 from .harness.trace import Trace, read_trace
 from .options import JsonOption, PairOption, err, out, parse_pairs
 from .reports.commands import MINIMAL, Command, keeping_commands, next_commands
-from .reports.explained import print_explanation
+from .reports.explained import print_explanation, written
 from .reports.words import plural
 
 
@@ -97,8 +97,8 @@ def _print(trace: Trace, shown: Shown) -> None:
 
 
 def _print_agreement(trace: Trace, shown: Shown) -> None:
-    if shown.note:
-        out.print(f"  note    {shown.note}", highlight=False)
+    if note := written(shown.note):
+        out.print(f"  note    {note}", highlight=False)
     changed = ", ".join(f"{name}={value}" for name, value in unusual(trace.header.config).items())
     out.print(f"  config  {changed or 'the default one'}", highlight=False)
     first = max(0, len(trace.ops) - OPS_KEPT)

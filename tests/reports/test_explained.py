@@ -190,7 +190,7 @@ def test_a_command_is_one_line_however_long() -> None:
 
 def test_a_note_that_a_run_wrote_by_itself_is_not_told() -> None:
     told = explanation()
-    told.note = f"difference at {told.op_kind}: calls[3].x"
+    told.note = "difference at evict: calls[3].x"
     assert "note" not in text_explanation(told)
     told.note = "a leak of issue 7"
     assert "note    a leak of issue 7" in text_explanation(told)

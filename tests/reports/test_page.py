@@ -296,6 +296,23 @@ def test_a_side_whose_tree_was_not_seen_has_no_picture() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "where", "said"),
+    [
+        ("oracle", "conservation: 3", "drain: both sides break an invariant: conservation: 3"),
+        (
+            "refused",
+            "None|E",
+            f"{fixed_stream.PAIR[1]} refuses the configuration with E, the other",
+        ),
+        ("refused", "E|F", f"with E, {fixed_stream.PAIR[1]} refuses the configuration with F"),
+    ],
+)
+def test_what_both_sides_do_is_told_of_both(kind: str, where: str, said: str) -> None:
+    found = msgspec.structs.replace(fixed_stream.CRASH, kind=kind, where=where, side=None)
+    assert said in headline(found)
+
+
+@pytest.mark.parametrize(
     ("where", "said"),
     [
         ("calls[0].match_prefix.result.device_prefix_len", "answers another device_prefix_len"),
