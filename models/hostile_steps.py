@@ -19,6 +19,12 @@ METHODS = tuple(MISUSES)
 WHOLE_METHODS = tuple(name for name in METHODS if ":" not in name)
 """Those whose arguments are good, so that the node or the component decides."""
 
+OF_ONE_METHOD = tuple(
+    tuple(name for name in METHODS if name.partition(":")[0] == method)
+    for method in dict.fromkeys(name.partition(":")[0] for name in METHODS)
+)
+"""The same by method, so that those with few calls are not lost among those with many."""
+
 QUESTIONS: tuple[ops.Question, ...] = (
     "path",
     "order",
@@ -142,11 +148,10 @@ def handles(case: Case) -> None:
 def misuse(case: Case) -> None:
     """A call with a bad argument, or for a component or tier that is not there."""
     chance, node = case.chance, wild_node(case)
-    if chance.flip(0.5):
-        # Most of these are about a node that is there.
-        names, node = WHOLE_METHODS, chance.pick((case.node(), node))
-    else:
-        names = METHODS
+    names = chance.pick((WHOLE_METHODS, WHOLE_METHODS, METHODS, chance.pick(OF_ONE_METHOD)))
+    if names is WHOLE_METHODS:
+        # The calls are good, so most of them are about a node that is there.
+        node = chance.pick((case.node(), node))
     case.ops.append(ops.Misuse(chance.pick(names), node, chance.pick(LACKING)))
 
 
