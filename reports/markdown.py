@@ -102,7 +102,8 @@ def _details(run: RunView, group: Group, is_open: bool) -> str:
         lines += ["", text(run.note_of(kind))]
     lines += ["", *_explained(kind)]
     if group.others:
-        lines += ["", "The same call and field, by other ops:", "", *map(_other, group.others)]
+        alike = "difference" if group.is_known else "call and field"
+        lines += ["", f"The same {alike} elsewhere:", "", *map(_other, group.others)]
     if kind.commands:
         lines += ["", "What to do next:", "", fence("\n".join(lines_of(kind.commands)), "sh")]
     return "\n".join([*lines, "", "</details>"])

@@ -202,7 +202,9 @@ class RunView(msgspec.Struct, kw_only=True):
             known = f" and {len(self.known):,} known" if self.known else ""
             return f"{plural(len(self.new), 'new kind')} of divergence{alike}{known} {place}."
         if self.standing == "known":
-            return f"Nothing new, {plural(len(self.known), 'known kind')} of divergence {place}."
+            entries = len({(kind.pair, kind.group) for kind in self.known})
+            told = f"{plural(len(self.known), 'kind')} of divergence, explained by "
+            return f"Nothing new: {told}{plural(entries, 'known difference')}, {place}."
         return f"No divergence {place}."
 
 

@@ -103,7 +103,9 @@ def test_known_kinds_alone_are_nothing_new() -> None:
     ]
     run = RunView.from_events(events)
     assert run.standing == "known"
-    assert run.verdict(names_pairs=False).startswith("Nothing new, 1 known kind of divergence in")
+    assert run.verdict(names_pairs=False).startswith(
+        "Nothing new: 1 kind of divergence, explained by 1 known difference, in 200,000 ops."
+    )
 
 
 def test_a_missed_canary_outweighs_everything(run: RunView) -> None:
