@@ -12,6 +12,10 @@ MINIMAL = ".min.jsonl"
 """How the name of a trace ends that was shrunk already."""
 
 
+PROMOTE = "treedrift corpus verify --promote"
+"""Makes a regression of every known difference that is gone."""
+
+
 class Command(msgspec.Struct, frozen=True):
     """A command to type, and in a few words what it does."""
 

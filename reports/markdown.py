@@ -9,7 +9,7 @@ import html
 import re
 from collections.abc import Sequence
 
-from .commands import lines_of
+from .commands import PROMOTE, lines_of
 from .explained import text_explanation
 from .groups import Group, groups_of
 from .run import Kind, RunView
@@ -45,6 +45,7 @@ def summary(run: RunView) -> str:
     if run.vanished:
         gone = [f"- {code(entry.known)}: {versus(entry.pair)}" for entry in run.vanished]
         parts += ["### Known differences that no longer show", "\n".join(gone)]
+        parts.append(f"What is repaired stays so with {code(PROMOTE)}.")
     if groups:
         parts.append(ELSEWHERE)
     if run.started is not None and run.started.command:

@@ -17,7 +17,7 @@ from ..harness import campaign, events
 from ..harness.behaviours import EXPECTED_BEHAVIOURS
 from ..harness.compare import Divergence
 from ..harness.lockstep import Pair
-from .commands import MINIMAL, Command, from_here, is_named_in, lines_of, next_commands
+from .commands import MINIMAL, PROMOTE, Command, from_here, is_named_in, lines_of, next_commands
 from .groups import Group, groups_of
 from .run import Kind, RunView
 from .summary import OP_KINDS, POLICIES, differing_rows, not_reached, statistics_of
@@ -123,12 +123,13 @@ def print_summary(console: Console, run: RunView, is_campaign: bool = True) -> N
     for entry in run.vanished:
         gone = f"vanished: the known difference {entry.known} no longer shows for "
         console.print(gone + versus(entry.pair), style="yellow")
+        console.print(f"  if it is repaired, keep it so: {PROMOTE}", highlight=False)
     for canary in run.canaries:
         _print_canary(console, canary)
     # The last lines are read first, so what is new stands there.
     for group in groups_of(run.known):
         _print_known(console, run, group)
-    _print_new(console, groups_of(run.new))
+    _print_new(console, groups_of(run.new), names_pairs=len(run.pairs) > 1)
 
 
 def _print_pair(console: Console, run: RunView, pair: Pair) -> None:
@@ -192,7 +193,7 @@ def _print_known(console: Console, run: RunView, group: Group) -> None:
     console.print(f"known  {short}", style="yellow", highlight=False)
 
 
-def _print_new(console: Console, groups: list[Group]) -> None:
+def _print_new(console: Console, groups: list[Group], names_pairs: bool) -> None:
     """The new groups, the first ones in full, and what to do about the smallest of them."""
     for group in groups[GROUPS_MAX : GROUPS_MAX + LINES_MAX]:
         _print_line(console, group)
@@ -202,7 +203,7 @@ def _print_new(console: Console, groups: list[Group]) -> None:
     told = groups[:GROUPS_MAX]
     first = min((group.lead for group in told if group.lead.file), key=_size, default=None)
     for group in told:
-        _print_group(console, group)
+        _print_group(console, group, names_pairs)
         if group.lead is not first:
             for command in _commands_of(group.lead)[:1]:
                 _print_row(console, command.name, command.line, 0)
@@ -237,11 +238,13 @@ def _status(kind: Kind) -> str:
     return "found" if kind.judged is None else kind.judged.status
 
 
-def _print_group(console: Console, group: Group) -> None:
+def _print_group(console: Console, group: Group, names_pair: bool) -> None:
     """One group: what differs, by which rule, who is wrong, how often, and the values."""
     kind = group.lead
     console.print()
     console.print(f"{_status(kind)}  {group.headline}", style="bold red", highlight=False)
+    if names_pair:
+        _print_row(console, "pair", versus(kind.pair))
     explanation = kind.explanation
     guilty, verdict = kind.first.side, kind.first.verdict
     if explanation is not None and explanation.guilty:
@@ -255,6 +258,7 @@ def _print_group(console: Console, group: Group) -> None:
     _print_row(console, "seen", f"{_seen(group)}{_shrunk(kind)}")
     for row in differing_rows(kind):
         _print_values(console, kind.pair, row)
+    _print_row(console, "kind", kind.signature, 0)
     for other in group.others[:OTHERS_MAX]:
         said = f"{other.first.op_kind}: {plural(other.count, 'time')}"
         said += "" if other.shrunk is None else f", {plural(other.shrunk.ops_after, 'op')}"
@@ -262,7 +266,6 @@ def _print_group(console: Console, group: Group) -> None:
         _print_row(console, "also", said, 0)
     if len(group.others) > OTHERS_MAX:
         _print_row(console, "also", f"{len(group.others) - OTHERS_MAX} other ops; see the report")
-    _print_row(console, "kind", kind.signature, 0)
 
 
 def _print_row(console: Console, label: str, text: str, width: int = WIDTH_MAX) -> None:

@@ -197,6 +197,7 @@ def test_each_pair_has_a_verdict_of_its_own() -> None:
     lines = printed(run_of(Kind(first=divergence()), pairs=pairs))
     assert "  python against rust: 1 kind of divergence" in lines
     assert "  python against other: no divergence" in lines
+    assert "  pair     python against rust" in lines
 
 
 def test_a_run_of_nothing_can_be_told() -> None:
@@ -267,6 +268,7 @@ def test_what_is_new_is_told_last_and_what_is_known_in_a_line() -> None:
         "vanished: the known difference node-9-rotation-phase no longer shows for "
         "sglang-python@0.5.23 against sglang-rust@0.5.23" in lines
     )
+    assert "  if it is repaired, keep it so: treedrift corpus verify --promote" in lines
     assert "canary: lost-event was caught after 120 ops" in lines
     (known,) = [line for line in lines if line.startswith("known")]
     assert known == (
