@@ -40,9 +40,10 @@ from .options import (
 )
 from .replaying import replay_files
 from .report_command import write_all
+from .reports.progress import ProgressView
 from .reports.run import RunView
 from .reports.summary import summary_of
-from .reports.terminal import ProgressView, print_summary
+from .reports.terminal import print_summary
 from .reports.words import plural
 from .run_log import RunLog
 from .running import Plan, cases_of

@@ -15,7 +15,7 @@ from .harness.lockstep import Pair
 from .harness.opening import allows_hostile, replay_settings, settings_for
 from .harness.trace import Trace, read_trace
 from .options import err
-from .reports.terminal import ProgressView
+from .reports.progress import ProgressView
 from .run_log import RunLog
 from .running import run_cases
 

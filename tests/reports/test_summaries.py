@@ -9,14 +9,13 @@ from rich.console import Console
 
 from tests.reports import fixed_stream
 from treedrift.harness.behaviours import EXPECTED_BEHAVIOURS
-from treedrift.harness.campaign import Budget
 from treedrift.harness.compare import Divergence
-from treedrift.harness.events import Canary, Found, Progress
+from treedrift.harness.events import Canary
 from treedrift.harness.lockstep import Pair
 from treedrift.harness.tally import Tally
 from treedrift.reports.run import Kind, RunView
 from treedrift.reports.summary import OP_KINDS, POLICIES, not_reached, summary_of
-from treedrift.reports.terminal import ProgressView, found_line, print_summary
+from treedrift.reports.terminal import print_summary
 from treedrift.reports.words import cut_alike
 
 PAIR = ("python", "rust")
@@ -353,36 +352,3 @@ def test_a_run_that_reached_everything_misses_nothing() -> None:
     counted.policies = dict.fromkeys(POLICIES, 1)
     counted.op_kinds = dict.fromkeys(OP_KINDS, 1)
     assert not_reached(counted) == []
-
-
-# --- Progress -----------------------------------------------------------------------------
-
-
-def test_a_new_kind_gets_a_line_and_a_known_one_none() -> None:
-    text = StringIO()
-    view = ProgressView(Console(file=text, width=200, soft_wrap=True), Budget(ops=10))
-    with view.live():
-        view(Found(divergence(), is_new=True))
-        view(Found(divergence(), is_new=False))
-        view(Progress(5, 1, 1.0, 1))
-    told = [line for line in text.getvalue().splitlines() if line.startswith("found")]
-    assert told == [found_line(divergence()).plain]
-
-
-def test_the_line_of_a_find_says_pair_op_and_what_differs() -> None:
-    assert found_line(divergence()).plain == (
-        "found python against rust: evict: evict_device_next_node answers another node_id"
-    )
-
-
-def test_progress_is_told_in_lines_where_none_can_be_redrawn() -> None:
-    text = StringIO()
-    view = ProgressView(Console(file=text, width=200), Budget(seconds=30.0))
-    with view.live():
-        for seconds in (1.0, 10.0, 12.0, 21.0):
-            view(Progress(op_count=int(seconds) * 1000, cases=1, seconds=seconds, findings=0))
-    told = [line for line in text.getvalue().splitlines() if " s  " in line]
-    assert told == [
-        "10 s  10,000 ops  1,000/s  0 findings",
-        "21 s  21,000 ops  1,000/s  0 findings",
-    ]
