@@ -30,6 +30,7 @@ from .harness.ledger import Ledger
 from .harness.lockstep import Pair
 from .harness.trace import TraceError, read_trace
 from .options import JsonOption, PairOption, UsageError, err, out, parse_pairs
+from .reports.commands import is_named_in
 
 app = typer.Typer(no_args_is_help=True, help="List, verify and add saved traces.")
 
@@ -259,10 +260,11 @@ def _print_trouble(row: Row) -> None:
     _print(f"{row.file}: {found.kind} on {pair}: {found.detail}")
     if found.divergence is not None:
         _print(f"    {found.divergence.signature}")
+    named = "" if is_named_in(row.file, row.pair) else f" --pair {pair}"
     if found.kind == "FIXED":
-        _print(f"    keep it: treedrift corpus verify {row.file} --pair {pair} --promote")
+        _print(f"    keep it: treedrift corpus verify {row.file}{named} --promote")
     else:
-        _print(f"    look at it: treedrift show {row.file} --pair {pair}")
+        _print(f"    look at it: treedrift show {row.file}{named}")
 
 
 def _exit_code(rows: list[Row]) -> int:

@@ -89,7 +89,7 @@ def test_a_regression_that_shows_again_ends_with_1_and_the_next_command(command:
     assert ended.out.splitlines()[-3:] == [
         "corpora/regressions/back.jsonl: DIVERGES on python,leaky: what was fixed shows again",
         f"    {LEAK}",
-        "    look at it: treedrift show corpora/regressions/back.jsonl --pair python,leaky",
+        "    look at it: treedrift show corpora/regressions/back.jsonl",
     ]
 
 
@@ -163,7 +163,7 @@ def test_a_fixed_failure_fails_with_the_hint_to_promote_it(command: Command) -> 
     fixed_entry()
     ended = command("corpus", "verify")
     assert ended.code == 1
-    hint = "treedrift corpus verify corpora/known/leak.jsonl --pair python,twin --promote"
+    hint = "treedrift corpus verify corpora/known/leak.jsonl --promote"
     assert ended.out.splitlines()[-1].endswith(hint)
     assert files() == ["corpora/known/leak.jsonl"]
 
