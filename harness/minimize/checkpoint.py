@@ -50,7 +50,7 @@ class Checkpoint:
         if saved.input != self._input or saved.signature != self._signature:
             return (
                 Memo(),
-                f"{self._path} belongs to another trace, pair or kind and is started anew",
+                f"{self._path} belongs to another trace, pair, kind or code and is started anew",
             )
         return saved.memo, f"{self._path}: going on after {saved.trials} trials"
 

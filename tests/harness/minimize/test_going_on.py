@@ -11,7 +11,7 @@ from tests.harness import mutants
 from tests.harness.minimize.failing_traces import found_by_chance
 from tests.harness.spoilt_pair import CONFIG, PAIR, STEPS, spoilt_pair
 from treedrift.harness.lockstep import Lockstep, Session
-from treedrift.harness.minimize import Minimized, minimize
+from treedrift.harness.minimize import Minimized, minimize, minimizer
 from treedrift.harness.minimize.minimizer import LOOKS
 from treedrift.harness.trace import Trace, TraceError, dump_trace, new_trace
 from treedrift.models.drills.splits import moved_child
@@ -88,8 +88,19 @@ def test_the_checkpoint_of_another_trace_is_not_used(tmp_path: Path) -> None:
     shrunk(new_trace(CONFIG, STEPS), lockstep, file)
     counting = Counting(lockstep)
     shrunk(new_trace(CONFIG, [*STEPS, *STEPS]), counting, file, tell=said.append)
-    assert said[0] == f"{file} belongs to another trace, pair or kind and is started anew"
+    assert said[0] == f"{file} belongs to another trace, pair, kind or code and is started anew"
     assert counting.cases > LOOKS + 1
+
+
+def test_what_was_tried_before_the_code_changed_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, said = tmp_path / "checkpoint.json", list[str]()
+    lockstep, trace = spoilt_pair(mutants.wrong_free_order), new_trace(CONFIG, STEPS)
+    shrunk(trace, lockstep, file)
+    monkeypatch.setattr(minimizer, "_code_stamp", lambda: 1)
+    shrunk(trace, lockstep, file, tell=said.append)
+    assert "started anew" in said[0]
 
 
 def test_a_checkpoint_that_cannot_be_written_is_an_error_that_names_it(tmp_path: Path) -> None:
