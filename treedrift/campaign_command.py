@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from msgspec.structs import replace
 
 from .backends.registry import BackendName, local_backend
 from .harness.campaign import Budget
@@ -233,7 +234,7 @@ def _versions(plan: Plan) -> dict[str, str]:
 def _run(log: RunLog, plan: Plan, options: Options, interrupted: bool, json_: bool) -> int:
     """Run what is left of a campaign, follow it up, and report it."""
     assert log.folder is not None
-    plan = _in_folder(plan, log)
+    plan = replace(plan, folder=str(log.findings))
     pairs = ", ".join(" against ".join(pair) for pair in plan.pairs)
     err.print(f"seed {plan.seed}, profile {plan.profile}, pairs {pairs}; run folder {log.folder}")
     if not interrupted and not log.standing.is_spent(plan.budget):
@@ -247,7 +248,7 @@ def _run(log: RunLog, plan: Plan, options: Options, interrupted: bool, json_: bo
             each = f"at most {options.shrink_seconds:g} s each"
             err.print(f"shrinking and explaining {kinds}, {each}", highlight=False)
         try:
-            triage(log, options)
+            triage(log, options, lambda said: err.print(said, highlight=False))
         except KeyboardInterrupt:
             interrupted = True
     log.finish(interrupted)
@@ -261,12 +262,6 @@ def _run(log: RunLog, plan: Plan, options: Options, interrupted: bool, json_: bo
         if interrupted:
             out.print(f"go on with: treedrift fuzz --resume {log.folder}", highlight=False)
     return code
-
-
-def _in_folder(plan: Plan, log: RunLog) -> Plan:
-    from msgspec.structs import replace
-
-    return replace(plan, folder=str(log.findings))
 
 
 def _both(one: Callable[[Event], None], other: Callable[[Event], None]) -> Callable[[Event], None]:

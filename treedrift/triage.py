@@ -5,6 +5,7 @@ Each step is told when it is done, so that a run that goes on begins with the fi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -16,6 +17,8 @@ from .harness.ledger import Entry, Ledger, check
 from .harness.lockstep import Lockstep, Pair
 from .harness.minimize import Minimized, minimize
 from .harness.opening import open_lockstep
+from .harness.remote import RemoteError, WorkerFailure
+from .harness.side import HarnessError
 from .harness.trace import Trace, dump_trace, read_trace, write_trace
 from .reports.run import Kind, RunView
 from .run_log import FINDINGS, RunLog
@@ -31,10 +34,11 @@ class Options(msgspec.Struct, kw_only=True, frozen=True):
     ledger: Ledger
 
 
-def triage(log: RunLog, options: Options) -> None:
+def triage(log: RunLog, options: Options, warn: Callable[[str], None]) -> None:
     """Shrink, judge and explain what a run found, and see which known differences still hold.
 
-    Raises `KeyboardInterrupt` as it comes; what was done until then is told.
+    A kind that can't be followed up is warned of and stays as it was found, so that one odd find
+    costs no other its report. Raises `KeyboardInterrupt` as it comes; what was done is told.
     """
     view = RunView.from_events(log.events, log.folder)
     checked = {(one.pair, one.known) for one in view.ledger}
@@ -49,7 +53,10 @@ def triage(log: RunLog, options: Options) -> None:
         try:
             lockstep.start()
             for kind in kinds:
-                _follow_up(log, options, lockstep, kind)
+                try:
+                    _follow_up(log, options, lockstep, kind)
+                except (HarnessError, RemoteError, WorkerFailure) as error:
+                    warn(f"{kind.signature} could not be followed up: {error}")
             for entry in entries:
                 _check(log, lockstep, pair, entry)
         finally:

@@ -68,6 +68,19 @@ def test_a_known_difference_that_vanished_is_told_and_ends_with_0(
     assert "vanished: the known difference gone no longer shows" in ended.out
 
 
+def test_a_find_that_cannot_be_explained_is_reported_as_it_was_found(
+    command: Command, monkeypatch: pytest.MonkeyPatch, place: Path
+) -> None:
+    def fail(*_: object) -> None:
+        raise HarnessError("arrive, op 3: it broke")
+
+    monkeypatch.setattr("treedrift.triage.explain", fail)
+    ended = command(*FUZZ, "--pair", "python,leaky")
+    assert ended.code == ExitCode.DIVERGENCE
+    assert "could not be followed up: arrive, op 3: it broke" in ended.err
+    assert (place / "found" / "report.html").is_file()
+
+
 def test_a_run_whose_canary_is_not_caught_ends_with_4(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
