@@ -20,7 +20,7 @@ import torch
 from ..compare import Divergence
 from ..lockstep import Pair
 from ..opening import open_lockstep
-from ..side import collect_rarely
+from ..side import HarnessError, collect_rarely
 from .draft import Candidate, Draft
 from .trial import Evaluation, Judge, Memo, Outcome, Trial
 
@@ -133,7 +133,10 @@ class Together:
         return evaluation
 
     def _alone(self, base: Draft, candidate: Candidate, deadline: float) -> Evaluation:
-        """Try a candidate by itself in new processes; if they end too, it is to blame."""
+        """Try a candidate by itself in new processes; if they end too, it is to blame.
+
+        Raises `HarnessError` if they end without it as well: then nothing can be tried here.
+        """
         self._pool.shutdown(cancel_futures=True)
         self._pool = self._open()
         try:
@@ -141,8 +144,18 @@ class Together:
         except BrokenProcessPool:
             self._pool.shutdown(cancel_futures=True)
             self._pool = self._open()
+            self._check_that_it_opens()
             return _deadly(candidate.draft)
         return msgspec.msgpack.decode(data, type=Evaluation)
+
+    def _check_that_it_opens(self) -> None:
+        try:
+            self._pool.submit(_stand_ready).result()
+        except BrokenProcessPool:
+            raise HarnessError(
+                "the processes that try candidates end while they open their sides; shrink with "
+                "--jobs 1"
+            ) from None
 
 
 def _deadly(draft: Draft) -> Evaluation:
@@ -165,6 +178,10 @@ def _open_judge(start: bytes) -> None:
     )
     _judge = Judge(open_lockstep([pair]), pair, kept, memo)
     collect_rarely()
+
+
+def _stand_ready() -> None:
+    """Nothing, once the process has opened its sides."""
 
 
 def _evaluate(data: bytes) -> bytes:

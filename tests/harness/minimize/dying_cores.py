@@ -1,4 +1,4 @@
-"""A core that ends its process when a walk is opened for a single token."""
+"""A core that ends its process when a walk is opened for a single token, or when it is told to."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from treedrift.backends.contract import CacheInitParams, TreeCore
 from treedrift.backends.python_core import PythonTreeCore
 from treedrift.backends.python_core.inspection import inspect_tree
 from treedrift.models.drills.walks import wrong_free_order
+
+if "TREEDRIFT_DIES_AT_IMPORT" in os.environ:
+    os._exit(7)
 
 
 def create(params: CacheInitParams) -> TreeCore:

@@ -16,6 +16,7 @@ from treedrift.harness.minimize.draft import Draft, changed
 from treedrift.harness.minimize.parallel import DEAD_PROCESS, Together
 from treedrift.harness.minimize.trial import Memo
 from treedrift.harness.ops import AnyOp, CoreInsert, Evict
+from treedrift.harness.side import HarnessError
 from treedrift.harness.trace import Trace, dump_trace, new_trace
 
 ENTRY_POINTS = "[treedrift.backends]\ndying = tests.harness.minimize.dying_cores:dying\n"
@@ -71,3 +72,19 @@ def test_a_candidate_that_ends_its_process_fails_and_those_after_it_are_tried(
     assert harmless.reached == candidates[1].draft
     assert again == deadly
     assert memo.outcomes[candidates[0].draft.digest()].slip == DEAD_PROCESS
+
+
+def test_processes_that_cannot_start_are_no_result(
+    dying_pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = Draft(failing().header.config, STEPS)
+    kept = Divergence(
+        pair=dying_pair, kind="difference", op_index=1, op_kind="evict", where="", signature="x"
+    )
+    monkeypatch.setenv("TREEDRIFT_DIES_AT_IMPORT", "1")
+    candidates = iter([changed(base, {1: Evict(1)})])
+    with (
+        Together(dying_pair, kept, 1, Memo()) as ahead,
+        pytest.raises(HarnessError, match="--jobs 1"),
+    ):
+        list(ahead.stream(base, candidates, float("inf")))
