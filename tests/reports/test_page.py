@@ -213,7 +213,7 @@ def test_a_page_with_nothing_new_shows_what_is_known() -> None:
 def test_a_page_says_how_somebody_else_repeats_it(parsed: Parsed) -> None:
     shown = " ".join("".join(parsed.text).split())
     assert "sglang-rust@0.5.23: SGLang's Rust tree core, as it is in release 0.5.23" in shown
-    assert "pip install treedrift" in shown
+    assert "make setup" in shown
     assert shown.count("treedrift env add sglang==0.5.23") == 1
 
 
