@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -94,4 +95,6 @@ def own_process(site: Path, place: Path) -> dict[str, Any]:
         "cwd": place,
         "text": True,
         "start_new_session": True,
+        # A run in the background may have been started with Ctrl-C ignored, which is inherited.
+        "preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     }
