@@ -410,7 +410,10 @@ class CoreOps:
         elif op.flag == "linker":
             self.core.enable_external_cache_linker = bool(op.value)
         elif op.flag == "write_back":
-            self.core.is_write_back = bool(op.value)
+            # A host lock that is released in another mode than it was taken in may stay counted
+            # (LOCK-26), so no cache changes the mode while one is held.
+            if not self.references.host_locks:
+                self.core.is_write_back = bool(op.value)
         else:
             self.core.write_through_threshold = op.value
 
