@@ -51,8 +51,10 @@ class Standing(msgspec.Struct, kw_only=True):
         return total
 
     def seconds(self) -> float:
-        """How long the cases have been running."""
-        return max((one.seconds for one in self.checkpoints.values()), default=0.0)
+        """How long the run has been going: its replays one after another, then all jobs at once."""
+        replays = sum(one.seconds for job, one in self.checkpoints.items() if job < 0)
+        jobs = [one.seconds for job, one in self.checkpoints.items() if job >= 0]
+        return replays + max(jobs, default=0.0)
 
     def start_of(self, job: int) -> Start:
         """Where a job goes on."""

@@ -140,6 +140,14 @@ def test_replays_before_a_campaign_spend_none_of_its_budget() -> None:
     assert standing.tally().op_count == 1010
 
 
+def test_replays_take_their_time_before_jobs_that_run_side_by_side() -> None:
+    standing = Standing.of([checkpoint(-1, 1, 1, 2.0), checkpoint(-2, 1, 1, 3.0)])
+    assert standing.seconds() == 5.0
+    standing.take(checkpoint(0, 1, 1, 10.0))
+    standing.take(checkpoint(1, 1, 1, 8.0))
+    assert standing.seconds() == 15.0
+
+
 def test_samples_of_the_tally_come_now_and_then() -> None:
     log = RunLog(None)
     for seconds in range(12):
