@@ -80,9 +80,11 @@ def slots_of_the_tree_freed(core: Any) -> None:
                 value = overlapped[-1].full.device_value
                 walk._pending[place] = type(action)([value[:size].clone()])
 
-        core._tree.full.consume_overlap = lambda node, length, *_: (
-            overlapped.append(node) or length  # type: ignore[func-returns-value]
-        )
+        def consume(node: Any, length: int, *_: Any) -> int:
+            overlapped.append(node)
+            return length
+
+        core._tree.full.consume_overlap = consume
         walk._free_duplicates = call
 
     on_insert(core, spoil)

@@ -7,7 +7,6 @@ from treedrift.backends.python_core import PythonTreeCore
 from treedrift.backends.python_core.inspection import inspect_tree
 from treedrift.harness.side import LocalSide
 from treedrift.models.drills.drill import Mutation
-from treedrift.models.drills.drill import after as _after
 from treedrift.models.drills.events import (
     doubled_event,
     lost_event,
@@ -23,7 +22,6 @@ from treedrift.models.drills.walks import unhealthy, wrong_free_order
 
 __all__ = [
     "Mutation",
-    "_after",
     "crossed_values",
     "doubled_event",
     "leaked_slots",
