@@ -21,9 +21,10 @@ from typing import Literal
 import msgspec
 
 NodeRef = str
-ComponentName = Literal["full", "swa", "mamba"]
+ComponentName = Literal["full", "swa", "mamba", "aux_swa"]
 Flag = Literal["storage", "linker", "write_back", "write_through_threshold", "buffer_only"]
 ValueKind = Literal["slots", "none", "short", "float", "flat"]
+StateKind = Literal["fresh", "none", "two"]
 ReceiptKind = Literal["own", "released", "foreign", "stripped"]
 Question = Literal[
     "path",
@@ -66,6 +67,7 @@ class Arrive(Op, tag="arrive"):
     """A request arrives, is matched, locked and given a row; nothing without a free row.
 
     The prompt is `tokens`, then the tokens that `blocks` stand for (512 each), cut to `length`.
+    Without `cow` the request does not start from the cached Mamba state (MAM-M15).
     """
 
     tokens: list[int] = []
@@ -75,6 +77,7 @@ class Arrive(Op, tag="arrive"):
     priority: int = 0
     session_id: str | None = None
     rotation_base: int | None = None
+    cow: bool = True
 
 
 class Prefill(Op, tag="prefill"):
@@ -123,16 +126,26 @@ class Readmit(Op, tag="readmit"):
     waiting: int
 
 
+class EarlyRelease(Op, tag="early_release"):
+    """A request gives up the window part of its prefix lock, once (CTL-34)."""
+
+    request: int
+
+
 class Evict(Op, tag="evict"):
-    """Memory pressure: evict `count` tokens from the device."""
+    """Memory pressure: evict tokens, window tokens and states from the device (CTL-25)."""
 
     count: int
+    window: int = 0
+    states: int = 0
 
 
 class EvictForAlloc(Op, tag="evict_for_alloc"):
-    """Memory pressure of an allocation that is `count` tokens short."""
+    """Memory pressure of an allocation that is short of tokens, window tokens and states."""
 
     count: int
+    window: int = 0
+    states: int = 0
 
 
 class Touch(Op, tag="touch"):
@@ -183,6 +196,10 @@ class CoreInsert(Op, tag="core_insert"):
     instead. `suspend` leaves the insert at its first barrier. `value` other than `slots` is
     hostile: `none` passes no value, and the slots themselves as tokens instead of `tokens`; the
     others are refused. So is `force`, which begins although an insert is suspended.
+
+    `swa_evicted` and `aux_evicted` are the evicted lengths of the windows, cut to whole pages,
+    `raw_evicted` one that is passed for both as it is (hostile, SWA-I2). `branch` is the branching
+    length (SWA-I24). `state` other than `fresh` is hostile: no Mamba state, or two (MAM-I5).
     """
 
     tokens: list[int]
@@ -196,6 +213,10 @@ class CoreInsert(Op, tag="core_insert"):
     rotation_base: int | None = None
     track_adopted_ranges: bool = False
     swa_evicted: int = 0
+    aux_evicted: int = 0
+    raw_evicted: int | None = None
+    branch: int | None = None
+    state: StateKind = "fresh"
     value: ValueKind = "slots"
     suspend: bool = False
     force: bool = False
@@ -212,11 +233,32 @@ class CoreEnd(Op, tag="core_end"):
 
 
 class Lock(Op, tag="lock"):
-    """`inc_lock_ref`; with `host`, `inc_host_lock_ref`. The receipt is kept."""
+    """`inc_lock_ref`; with `host`, `inc_host_lock_ref`. The receipt is kept.
+
+    A device lock ends open walks of auxiliary components first, which must not meet a lock between
+    two steps (SWA-E4, MAM-E16); `force` leaves them open (hostile). Skipping `swa` but not `mamba`
+    is hostile: a window may go under a locked state (MAM-L14).
+    """
 
     node: NodeRef
     skip: list[ComponentName] = []
     host: bool = False
+    force: bool = False
+
+
+class ReleaseWindow(Op, tag="release_window"):
+    """Give up the window of the k-th held device receipt early; its release then leaves it out.
+
+    `dec_swa_lock_only`; with `window`, `dec_window_lock_only` of that component (hostile for
+    `swa`, which leaves a Mamba lock behind, MAM-L14). Nothing for a receipt whose window reached
+    the root, was skipped or is gone (SWA-L17), unless `force` (hostile); other `receipt` values
+    misuse one (hostile).
+    """
+
+    lock: int
+    window: ComponentName | None = None
+    receipt: ReceiptKind = "own"
+    force: bool = False
 
 
 class Unlock(Op, tag="unlock"):
@@ -271,6 +313,50 @@ class DropSubtree(Op, tag="drop_subtree"):
     """`drop_subtree_no_host`, of the offered node or (hostile) of any."""
 
     node: NodeRef = "offered"
+
+
+class CapPath(Op, tag="cap_path"):
+    """`evict_excess_path_states` of the path to a node (MAM-P5)."""
+
+    node: NodeRef
+
+
+class StoreValue(Op, tag="store_value"):
+    """`set_component_device_value` of a node that lacks it, with fresh slots; hostile with `force`.
+
+    `force` stores on whatever node it is, `short` a value of one entry too few (both refused).
+    """
+
+    node: NodeRef
+    component: ComponentName = "mamba"
+    force: bool = False
+    short: bool = False
+
+
+class WindowRanges(Op, tag="window_ranges"):
+    """`swa_tombstone_ranges` of a key between two positions; `raw` takes them as they are."""
+
+    tokens: list[int]
+    start: int = 0
+    end: int | None = None
+    namespace: Namespace = DEFAULT_NAMESPACE
+    component: ComponentName = "swa"
+    raw: bool = False
+
+
+class AttachWindow(Op, tag="attach_window"):
+    """Load the k-th tombstone range of a key and publish it with `attach_swa_window` (SWA-B3).
+
+    `raw` attaches `[start, end)` itself, whatever is there (hostile).
+    """
+
+    tokens: list[int]
+    range: int = 0
+    start: int = 0
+    end: int | None = None
+    namespace: Namespace = DEFAULT_NAMESPACE
+    component: ComponentName = "swa"
+    raw: bool = False
 
 
 class Demote(Op, tag="demote"):
@@ -344,6 +430,7 @@ RequestOp = (
     | Abort
     | Retract
     | Readmit
+    | EarlyRelease
     | Evict
     | EvictForAlloc
     | Touch
@@ -358,6 +445,7 @@ CoreOp = (
     | CoreResume
     | CoreEnd
     | Lock
+    | ReleaseWindow
     | Unlock
     | Pin
     | WalkStart
@@ -365,6 +453,10 @@ CoreOp = (
     | WalkEnd
     | EvictLeaf
     | DropSubtree
+    | CapPath
+    | StoreValue
+    | WindowRanges
+    | AttachWindow
     | Demote
     | HostEvict
     | Ask
@@ -386,14 +478,27 @@ def kind_of(op: Op) -> str:
 def is_hostile(op: Op) -> bool:
     """Whether an op breaks the protocol, so that only our own cores must agree on it."""
     match op:
-        case CoreInsert(value=value, force=force, raw_prev=raw_prev):
-            return value != "slots" or force or (raw_prev is not None and raw_prev < 0)
+        case CoreInsert():
+            raw = (op.raw_prev, op.raw_evicted)
+            return (
+                op.value != "slots"
+                or op.state != "fresh"
+                or op.force
+                or op.raw_evicted is not None
+                or any(number is not None and number < 0 for number in raw)
+            )
+        case Lock(skip=skip, force=force):
+            return force or ("swa" in skip and "mamba" not in skip) or _is_wild(op)
+        case ReleaseWindow(receipt=receipt, window=window, force=force):
+            return receipt != "own" or window == "swa" or force
         case Unlock(receipt=receipt, window=window, skip_swa=skip_swa):
             return receipt != "own" or window is not None or skip_swa
         case CoreResume(force=force) | Pin(force=force) | WalkStart(force=force):
             return force or _is_wild(op)
-        case WalkNext(force=force) | WalkEnd(force=force):
-            return force or _is_wild(op)
+        case WalkNext(force=force) | WalkEnd(force=force) | StoreValue(force=force):
+            return force or getattr(op, "short", False) or _is_wild(op)
+        case WindowRanges(raw=raw) | AttachWindow(raw=raw):
+            return raw
         case EvictLeaf(node=node, flip_mode=flip):
             return node != "offered" or flip
         case DropSubtree(node=node):
@@ -407,12 +512,10 @@ def is_hostile(op: Op) -> bool:
 
 
 def _is_wild(op: Op) -> bool:
-    """Whether an op names a handle that never was, a component not there, or a bad number."""
+    """Whether an op names a handle that never was, or a bad number."""
     refs = [getattr(op, "node", ""), getattr(op, "until", ""), *getattr(op, "nodes", ())]
     if any(ref.startswith("bogus:") for ref in refs):
         return True
     limit = getattr(op, "limit", None)
     counts = [getattr(op, "count", 0), getattr(op, "inserted_len", 0), limit]
-    if any(count is not None and count < 0 for count in counts):
-        return True
-    return getattr(op, "component", "full") != "full"
+    return any(count is not None and count < 0 for count in counts)

@@ -51,6 +51,7 @@ from .events import (
 from .interface import TreeCore
 from .key import RadixKey, Unit
 from .params import (
+    AuxiliaryWindow,
     CacheInitParams,
     DecLockRefParams,
     EvictParams,
@@ -84,6 +85,7 @@ from .results import (
 __all__ = [
     "AllBlocksCleared",
     "AncestorError",
+    "AuxiliaryWindow",
     "BackupKV",
     "BlockRemoved",
     "BlockStored",

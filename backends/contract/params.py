@@ -12,6 +12,15 @@ from .events import KvEventLoraNames, LoraNames
 from .key import RadixKey
 
 
+class AuxiliaryWindow(msgspec.Struct, frozen=True):
+    """A second sliding window: what `component_registry_override` gives for AUXILIARY_SWA (SWA-C8).
+
+    It is independent of the first: its own values, locks, lists and evicted length.
+    """
+
+    sliding_window_size: int
+
+
 class CacheInitParams(msgspec.Struct, kw_only=True, eq=False):
     """How a core is built (CFG-1). Fixed for the core's life (CFG-12).
 
