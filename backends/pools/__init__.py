@@ -1,4 +1,4 @@
-"""The torch memory beside a core: slots, pages, request rows and KV contents.
+"""The torch memory beside a core: slots, pages, windows, states, request rows and contents.
 
 Cores never import this package; the cache allocates and frees on their behalf.
 """
@@ -24,10 +24,14 @@ from .fingerprint import (
 from .kv import POISON, KvBuffers
 from .pools import Pools, make_pools
 from .rows import RequestTable
+from .states import NO_SLOT, RequestStates, StatePool
+from .window import ENDLESS, WindowPool
 
 __all__ = [
     "ALLOC",
+    "ENDLESS",
     "FREE",
+    "NO_SLOT",
     "POISON",
     "SHORT",
     "Allocator",
@@ -37,8 +41,11 @@ __all__ = [
     "PagedAllocator",
     "PoolError",
     "Pools",
+    "RequestStates",
     "RequestTable",
+    "StatePool",
     "TokenAllocator",
+    "WindowPool",
     "extend_fingerprints",
     "fingerprints",
     "make_allocator",

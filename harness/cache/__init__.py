@@ -7,6 +7,7 @@ from .cache import Cache
 from .controller import Controller, HeldLock
 from .findings import CacheError, OracleFinding
 from .linker import Linker, PendingOffload
+from .memory import pools_for
 from .requests import Request
 
 __all__ = [
@@ -18,4 +19,5 @@ __all__ = [
     "OracleFinding",
     "PendingOffload",
     "Request",
+    "pools_for",
 ]
