@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from types import SimpleNamespace
 from typing import Any
 
-from ..contract import CacheInitParams, ComponentType, UnsupportedError
+from ..contract import CacheInitParams
 from .call import translated
+from .components import build_components, published, refuse_unplugged
 from .release import CORE_CLASSES, Release, lacking_methods
 from .values import Values
-
-_COMPONENT_CLASSES = {ComponentType.FULL: "FullComponent"}
 
 
 @dataclass(frozen=True)
@@ -57,31 +55,18 @@ def build_core(plug: Plug, params: CacheInitParams) -> Any:
     """A released core.
 
     Raises the contract's errors for parameters that the release refuses, and `UnsupportedError`
-    for a component whose stubs this plug doesn't have.
+    for a component that can't be plugged in.
     """
-    for component in params.tree_components:
-        if component not in _COMPONENT_CLASSES:
-            raise UnsupportedError(f"no released core with component {component!r} is plugged in")
+    refuse_unplugged(params)
     given = plug.values.param_in(params)
     try:
-        if plug.flavour == "rust":
-            return plug.core_class(given)
-        return plug.core_class(given, _components(plug, given, params))
+        with published(params):
+            if plug.flavour == "rust":
+                return plug.core_class(given)
+            built = build_components(plug.release, plug.values, given, params)
+            return plug.core_class(given, built)
     except BaseException as error:
         known = translated(error, "__init__", plug.release.type("ComponentType"))
         if known is error:
             raise
         raise known from error
-
-
-def _components(plug: Plug, given: Any, params: CacheInitParams) -> dict[Any, Any]:
-    """Component objects for the Python core, in the given order (PLUG-2, PLUG-3)."""
-    cache_stub = SimpleNamespace(
-        enable_session_radix_cache=params.enable_session_radix_cache,
-        token_to_kv_pool_allocator=params.token_to_kv_pool_allocator,
-    )
-    built: dict[Any, Any] = {}
-    for component in params.tree_components:
-        make = plug.release.type(_COMPONENT_CLASSES[component])
-        built[plug.values.component_in(component)] = make(cache_stub, given)
-    return built

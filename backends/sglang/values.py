@@ -156,7 +156,9 @@ class Values:
             "key": self.key_out,
             "indices": list,
             "node_ids": list,
-            "full_indices": list,
+            "source_value": _owned,
+            "kept_full": _owned,
+            "full_indices": _all_owned,
             "swa_indices": list,
             "host_indices": _owned,
             "device_indices": _owned,
@@ -275,8 +277,14 @@ class Values:
         return {self._component_out[key]: item for key, item in value.items()}
 
     def frees_out(self, value: Mapping[Any, Iterable[Any]]) -> dict[ComponentType, list[Any]]:
-        """Freed tensors per component; one that freed nothing has no entry (BND-16)."""
-        return {self._component_out[key]: list(items) for key, items in value.items() if items}
+        """Freed tensors per component; one that freed nothing has no entry (BND-16).
+
+        What a window frees is named by full slots that the tree still holds (CMP-4).
+        """
+        freed = {self._component_out[key]: list(items) for key, items in value.items() if items}
+        if (windows := freed.get(ComponentType.SWA)) is not None:
+            freed[ComponentType.SWA] = _all_owned(windows)
+        return freed
 
     def _ranges_out(self, value: Any) -> Any:
         if value is None:
@@ -407,6 +415,10 @@ def _owned(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return value.clone()
     return None if value is None else value[:]
+
+
+def _all_owned(values: Iterable[Any]) -> list[Any]:
+    return [_owned(value) for value in values]
 
 
 def _cloned(value: Any) -> Any:
