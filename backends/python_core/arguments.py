@@ -16,6 +16,7 @@ from ..contract import ComponentType, InvalidArgumentError
 
 UNSIGNED_MAX = 2**64 - 1
 SIGNED_MAX = 2**63 - 1
+_INTEGER_TYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 def unsigned(value: Any, name: str) -> int:
@@ -37,6 +38,11 @@ def signed(value: Any, name: str) -> int:
 def optional_signed(value: Any, name: str) -> int | None:
     """`signed`, or None."""
     return None if value is None else signed(value, name)
+
+
+def optional_unsigned(value: Any, name: str) -> int | None:
+    """`unsigned`, or None."""
+    return None if value is None else unsigned(value, name)
 
 
 def flag(value: Any, name: str) -> bool:
@@ -107,3 +113,16 @@ def device_indices(value: torch.Tensor, device: torch.device, length: int) -> to
     if len(value) < length:
         raise InvalidArgumentError(f"{len(value)} values are too few for {length} units")
     return value if len(value) == length else value[:length]
+
+
+def state_slot(value: torch.Tensor | None, device: torch.device) -> torch.Tensor:
+    """A 1-D integer tensor of one element on `device` (MAM-D2, MAM-I5)."""
+    if value is None:
+        raise InvalidArgumentError("an insert must bring a state")
+    if value.dim() != 1 or len(value) != 1:
+        raise InvalidArgumentError(f"a state is one slot, got the shape {tuple(value.shape)}")
+    if value.dtype not in _INTEGER_TYPES or value.device != device:
+        raise InvalidArgumentError(
+            f"a state must be an integer on {device}, got {value.dtype} on {value.device}"
+        )
+    return value

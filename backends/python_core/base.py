@@ -23,6 +23,7 @@ from ..contract import (
     UnsupportedError,
 )
 from . import arguments
+from .assembly import auxiliary_makers
 from .component import Component
 from .events import EventRecorder
 from .keys import KeyLayout
@@ -49,16 +50,15 @@ class CoreBase(TreeCore):
             params.kv_event_lora_names,
         )
         policy = make_policy(params.eviction_policy, params.eviction_policy_config)
-        if tuple(params.tree_components or ()) != (ComponentType.FULL,):
-            raise UnsupportedError(f"only FULL is supported, not {params.tree_components}")
+        makers = auxiliary_makers(params, page_size)
         if sessions:
             raise UnsupportedError("this core has no session mode")
-        if params.component_registry_override:
-            raise UnsupportedError("this core takes no component overrides")
         device = _device_of(params.token_to_kv_pool_allocator)
         self.kv_events = events
         self.device = device
-        self._tree = Tree(KeyLayout(page_size, is_eagle), policy, events, device)
+        # States stand for tokens, so a tree with states never holds pairs (MAM-D12).
+        is_bigram = is_eagle and ComponentType.MAMBA not in params.tree_components
+        self._tree = Tree(KeyLayout(page_size, is_bigram), policy, events, device, makers)
 
     # --- Handles and components -----------------------------------------------------------
 
@@ -168,13 +168,17 @@ class CoreBase(TreeCore):
 
     @property
     def has_swa_host_pool(self) -> bool:
-        """Always False: this core has no window component."""
-        return False
+        """Whether window values could go to the host; without a host tier it changes nothing."""
+        return self._tree.settings.has_swa_host_pool
 
     @has_swa_host_pool.setter
     def has_swa_host_pool(self, value: bool) -> None:
-        if arguments.flag(value, "has_swa_host_pool"):
+        checked = arguments.flag(value, "has_swa_host_pool")
+        if checked and self._find_component(ComponentType.SWA) is None:
             raise UnsupportedError("this core has no window component")
+        if self._tree.settings.has_swa_host_pool and not checked:
+            raise ContractError("a host pool that is there can't be taken away")
+        self._tree.settings.has_swa_host_pool = checked
 
     @property
     def supports_rotation_base(self) -> bool:

@@ -1,6 +1,6 @@
 """The sanity check: every invariant, recomputed from the tree alone (CHK-1 to CHK-20).
 
-Checks of the host tier and of other components have nothing to look at in this core.
+Checks of the host tier have nothing to look at in this core.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ..contract import NodeId, SanityCheckError
 from . import arguments
+from .auxiliary import AuxiliaryComponent
 from .base import CoreBase
+from .component import Component
 from .node import Node
 from .tree import Tree
 
@@ -51,30 +53,31 @@ def _handles(ongoing: Sequence[tuple[int, NodeId]]) -> list[NodeId]:
     return handles
 
 
-def _tree_violations(tree: Tree, nodes: Iterable[Node]) -> Iterator[str]:
+def _tree_violations(tree: Tree, nodes: Sequence[Node]) -> Iterator[str]:
     root = tree.root
-    if root.full.lock_ref <= 0:
+    if any(component.data(root).lock_ref <= 0 for component in tree.components):
         yield "the root is not locked"
     if root.parent is not None:
         yield "the root has a parent"
     yield from _child_violations(root)
     leaves = set()
-    evictable = protected = 0
     for node in nodes:
         yield from _child_violations(node)
-        yield from _node_violations(node)
-        if node.full.lock_ref > 0:
-            protected += node.length
-        else:
-            evictable += node.length
-            if not node.children:
-                leaves.add(node)
+        if node.full.device_value is None:
+            yield f"node {node.id} has no value"
+        if not node.children and not _is_locked(tree, node):
+            leaves.add(node)
     if leaves != tree.device_leaves:
         wrong = sorted(node.id for node in leaves ^ tree.device_leaves)
         yield f"device leaves are wrong for nodes {wrong}"
-    if (evictable, protected) != (tree.full.evictable, tree.full.protected):
-        recorded = (tree.full.evictable, tree.full.protected)
-        yield f"sizes are {(evictable, protected)}, but the ledgers say {recorded}"
+    for component in tree.components:
+        yield from _component_violations(component, nodes)
+    for auxiliary in tree.auxiliary:
+        yield from _list_violations(auxiliary, [root, *nodes])
+
+
+def _is_locked(tree: Tree, node: Node) -> bool:
+    return any(component.data(node).lock_ref > 0 for component in tree.components)
 
 
 def _child_violations(node: Node) -> Iterator[str]:
@@ -85,12 +88,39 @@ def _child_violations(node: Node) -> Iterator[str]:
             yield f"node {child.id} has no key"
 
 
-def _node_violations(node: Node) -> Iterator[str]:
-    data = node.full
-    if data.device_value is None or len(data.device_value) != node.length:
-        yield f"node {node.id} has no value of its length"
-    if data.lock_ref < 0 or data.host_lock_ref < 0:
-        yield f"node {node.id} has a negative lock count"
+def _component_violations(component: Component, nodes: Iterable[Node]) -> Iterator[str]:
+    """Counts, lengths and ledgers of one component (CHK-8, CHK-18, SWA-D2, MAM-D2)."""
+    name = component.component_type.name
+    evictable = protected = 0
+    for node in nodes:
+        data = component.data(node)
+        if data.lock_ref < 0 or data.host_lock_ref < 0:
+            yield f"node {node.id} has a negative lock count of {name}"
+        if data.device_value is None:
+            continue
+        length = len(data.device_value)
+        if length != component.value_length(node):
+            yield f"node {node.id} has {length} entries of {name}"
+        if data.lock_ref > 0:
+            protected += length
+        else:
+            evictable += length
+    recorded = (component.evictable, component.protected)
+    if recorded != (evictable, protected):
+        sizes = (evictable, protected)
+        yield f"sizes of {name} are {sizes}, but the ledgers say {recorded}"
+
+
+def _list_violations(component: AuxiliaryComponent, nodes: Iterable[Node]) -> Iterator[str]:
+    """The recency list holds exactly the nodes with a value (CHK-15, SWA-V1, MAM-V1)."""
+    name = component.component_type.name
+    listed = list(component.recency)
+    if len(listed) != len(set(listed)) or any(node not in component.recency for node in listed):
+        yield f"the list of {name} is not well linked"
+    holders = {node for node in nodes if component.data(node).device_value is not None}
+    if holders != set(listed):
+        wrong = sorted(node.id for node in holders ^ set(listed))
+        yield f"the list of {name} is wrong for nodes {wrong}"
 
 
 def _ongoing_violations(tree: Tree, handles: Iterable[NodeId]) -> Iterator[str]:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ..contract import CacheAction, ComponentType, DecLockRefParams, IncLockRefResult
+from ..contract import ComponentType, DecLockRefParams, IncLockRefResult, PoolTransfer
+from .insertion import Insertion
 
 if TYPE_CHECKING:
-    from .node import Node
+    from .node import ComponentData, Node
 
 NodeTest = Callable[["Node"], bool]
 
@@ -31,6 +32,14 @@ class Component(ABC):
     def reset(self) -> None:
         """Forget all sizes and any open walk (RST-2, RST-3)."""
 
+    @abstractmethod
+    def data(self, node: Node) -> ComponentData:
+        """What this component holds on a node."""
+
+    @abstractmethod
+    def value_length(self, node: Node) -> int:
+        """How many entries a device value on this node has."""
+
     # --- Match and insert -----------------------------------------------------------------
 
     @abstractmethod
@@ -42,17 +51,15 @@ class Component(ABC):
         """Move the first `length` units of `lower` and its locks to `upper` (SPLIT-5)."""
 
     @abstractmethod
-    def consume_overlap(
-        self, node: Node, length: int, position: int, actions: list[CacheAction]
-    ) -> int:
+    def consume_overlap(self, node: Node, length: int, position: int, insertion: Insertion) -> int:
         """From which unit of the span on the component keeps the request's slots (INS-30).
 
-        What the cache must do goes into `actions`.
+        The span has `length` units from `position` on and ends where `node` ends.
         """
 
     @abstractmethod
-    def commit_insert(self, target: Node, actions: list[CacheAction]) -> None:
-        """Attach the insert's data to its target; may add to `actions` (INS-42)."""
+    def commit_insert(self, target: Node, insertion: Insertion) -> None:
+        """Attach the insert's data to its target; may add actions (INS-42)."""
 
     # --- Locks ----------------------------------------------------------------------------
 
@@ -80,11 +87,11 @@ class Component(ABC):
     def release_host(self, node: Node, receipt: DecLockRefParams) -> None:
         """Give one host lock back (LOCK-26)."""
 
-    # --- Eviction -------------------------------------------------------------------------
+    # --- Eviction and offload -------------------------------------------------------------
 
     @abstractmethod
     def evict_device(self, node: Node) -> torch.Tensor | None:
-        """Give up the node's device value and return it; None without one (CMP-2)."""
+        """Give up the node's device value and return what is to be freed; None without (CMP-2)."""
 
     @property
     @abstractmethod
@@ -93,12 +100,19 @@ class Component(ABC):
 
     @abstractmethod
     def open_walk(self, request_count: int) -> None:
-        """Open a device walk for `request_count` tokens (EVD-1)."""
+        """Open a device walk for `request_count` tokens or states (EVD-1)."""
 
     @abstractmethod
     def next_victim(self, evicted_count: int) -> Node | None:
-        """The next leaf to evict, None if the request is met or nothing is left (EVD-5)."""
+        """The next node to evict, None if the request is met or nothing is left (EVD-5).
+
+        Raises `ContractError`, and stays where it is, if that node must not be evicted.
+        """
 
     @abstractmethod
     def close_walk(self) -> None:
         """Close the walk and forget its candidates (EVD-3)."""
+
+    @abstractmethod
+    def offload(self, node: Node) -> PoolTransfer | None:
+        """What an external store copies of a hashed node; None if it is nothing (LNK-3)."""

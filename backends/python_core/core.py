@@ -1,7 +1,7 @@
 """PythonTreeCore: the core that is read to learn what a TreeCore does.
 
 It only puts the parts together. Start with `tree` for the shape of the tree, `match` and `insert`
-for the two walks, `full` for values and locks, `eviction` for the way out.
+for the two walks, `full`, `window` and `mamba` for what nodes hold, `eviction` for the way out.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from .linker import LinkerCalls
 from .locks import LockCalls
 from .match import MatchCalls
 from .page_names import PageNameCalls
+from .spans import SpanCalls
 from .values import ValueCalls
 
 
@@ -23,12 +24,13 @@ class PythonTreeCore(
     LockCalls,
     EvictionCalls,
     ValueCalls,
+    SpanCalls,
     PageNameCalls,
     LinkerCalls,
     HostTierCalls,
     CheckingCalls,
 ):
-    """A radix tree with the FULL component on the device, without a host tier."""
+    """A radix tree with full values, windows and states on the device, without a host tier."""
 
     def reset(self) -> None:
         """Drop every node, walk and suspended insert; keep configuration and events (RST-1)."""

@@ -16,8 +16,11 @@ from ..contract import (
     NodeId,
 )
 from . import arguments
-from .base import CoreBase, lacking
+from .auxiliary import AuxiliaryComponent
+from .base import CoreBase
+from .cascade import evict_inner
 from .component import Component
+from .mamba import MambaComponent
 from .node import Node
 
 
@@ -38,13 +41,22 @@ class EvictionCalls(CoreBase):
     def evict_device_next_node(
         self, component_type: ComponentType, tracker: dict[ComponentType, int]
     ) -> EvictDeviceNextNodeResult:
-        """One step: a leaf to evict, or nothing when the walk is exhausted (EVD-4 to EVD-15)."""
+        """One step: a leaf to evict, an inner node's value, or nothing at the end (EVD-4, EVD-40).
+
+        Raises `ContractError`, and the walk stays where it is, if a lock came in the way.
+        """
         component_type = arguments.component(component_type)
         evicted = arguments.counts(tracker, "tracker")
-        victim = self._open_walk(component_type).next_victim(evicted.get(component_type, 0))
+        component = self._open_walk(component_type)
+        victim = component.next_victim(evicted.get(component_type, 0))
         if victim is None:
             return EvictDeviceNextNodeResult()
-        return EvictDeviceNextNodeResult(node_id=victim.id, made_progress=True)
+        if victim in self._tree.device_leaves or not isinstance(component, AuxiliaryComponent):
+            return EvictDeviceNextNodeResult(node_id=victim.id, made_progress=True)
+        frees = evict_inner(component, victim)
+        return EvictDeviceNextNodeResult(
+            device_frees=frees, tracker=_counts(frees), made_progress=True
+        )
 
     def evict_device_end(self, component_type: ComponentType) -> None:
         """Close the walk; `ContractError` if none is open (EVD-3)."""
@@ -71,9 +83,10 @@ class EvictionCalls(CoreBase):
         self._check_device_leaf(node)
         if is_write_back:
             return EvictDeviceLeafResult(backup_kv=BackupKV([node.id]))
+        frees = self._tree.delete_leaf(node)
         return EvictDeviceLeafResult(
-            device_frees=self._tree.delete_leaf(node),
-            tracker=self._evicted_counts(node),
+            device_frees=frees,
+            tracker=self._evicted_counts(frees),
             # No node of this core has a host copy, so every token is lost (EVD-18).
             unbacked_tokens=node.length,
         )
@@ -92,22 +105,21 @@ class EvictionCalls(CoreBase):
         self._check_device_leaf(node)
         if node.write_through_pending_id is not None:
             raise ContractError(f"node {node.id} has a backup in flight")
-        if node.full.host_lock_ref > 0:
+        if any(each.data(node).host_lock_ref > 0 for each in self._tree.components):
             return DropSubtreeNoHostResult()
         # A device leaf of this core has no descendants: all nodes are on the device.
+        frees = self._tree.delete_leaf(node)
         return DropSubtreeNoHostResult(
-            device_frees=self._tree.delete_leaf(node),
-            tracker=self._evicted_counts(node),
-            is_dropped=True,
+            device_frees=frees, tracker=self._evicted_counts(frees), is_dropped=True
         )
 
     def _check_device_leaf(self, node: Node) -> None:
         if node not in self._tree.device_leaves:
             raise ContractError(f"node {node.id} is not an unlocked leaf on the device")
 
-    def _evicted_counts(self, node: Node) -> dict[ComponentType, int]:
+    def _evicted_counts(self, frees: Frees) -> dict[ComponentType, int]:
         """An entry for every component, zeros included (EVD-22)."""
-        return {each.component_type: node.length for each in self._tree.components}
+        return {each.component_type: 0 for each in self._tree.components} | _counts(frees)
 
     # --- Host and other components --------------------------------------------------------
 
@@ -122,14 +134,16 @@ class EvictionCalls(CoreBase):
         return DriveHostEvictionResult(tracker={component_type: 0})
 
     def finish_mamba_state_eviction(self, node_id: NodeId) -> EvictDeviceNextNodeResult:
-        """Raise `ContractError`: this core has no MAMBA component (EVD-41)."""
+        """Raise `ContractError`: without a host tier no walk waits for a backup (EVD-41)."""
         self._node(node_id)
-        raise lacking(ComponentType.MAMBA)
+        self._open_walk(ComponentType.MAMBA)
+        raise ContractError(f"no walk waits for a backup of node {node_id}")
 
     def finish_swa_state_eviction(self, node_id: NodeId) -> EvictDeviceNextNodeResult:
-        """Raise `ContractError`: this core has no SWA component (EVD-41)."""
+        """Raise `ContractError`: without a host tier no walk waits for a backup (EVD-41)."""
         self._node(node_id)
-        raise lacking(ComponentType.SWA)
+        self._open_walk(ComponentType.SWA)
+        raise ContractError(f"no walk waits for a backup of node {node_id}")
 
     def evict_excess_path_states(
         self,
@@ -138,6 +152,17 @@ class EvictionCalls(CoreBase):
         host_frees: Frees,
         cache_actions: list[CacheAction],
     ) -> None:
-        """Raise `ContractError`: this core has no MAMBA component (EVD-48)."""
-        self._node(tail_node_id)
-        raise lacking(ComponentType.MAMBA)
+        """Append the states that the path to a node gives up for the cap (EVD-48, MAM-P5).
+
+        Raises `ContractError` in a core without states.
+        """
+        tail = self._node(tail_node_id)
+        component = self._component(ComponentType.MAMBA)
+        assert isinstance(component, MambaComponent)
+        freed = component.evict_excess(tail)
+        if freed:
+            device_frees.setdefault(ComponentType.MAMBA, []).extend(freed)
+
+
+def _counts(frees: Frees) -> dict[ComponentType, int]:
+    return {component: sum(map(len, slots)) for component, slots in frees.items()}

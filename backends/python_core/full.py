@@ -12,12 +12,20 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ..contract import CacheAction, ComponentType, ContractError, DecLockRefParams, IncLockRefResult
+from ..contract import (
+    ComponentType,
+    ContractError,
+    DecLockRefParams,
+    IncLockRefResult,
+    PoolName,
+    PoolTransfer,
+)
 from .component import Component, NodeTest
+from .insertion import Insertion
 from .policies import Rank
 
 if TYPE_CHECKING:
-    from .node import Node
+    from .node import ComponentData, Node
     from .tree import Tree
 
 _FIRST_HOST_LOCK_UUID = 200_000_000_000_001
@@ -40,6 +48,14 @@ class FullComponent(Component):
         self.evictable = 0
         self.protected = 0
         self._walk: _DeviceWalk | None = None
+
+    def data(self, node: Node) -> ComponentData:
+        """What FULL holds on a node."""
+        return node.full
+
+    def value_length(self, node: Node) -> int:
+        """One slot for each unit."""
+        return node.length
 
     # --- Match and insert -----------------------------------------------------------------
 
@@ -65,13 +81,11 @@ class FullComponent(Component):
         # The host lock now spans both halves and ends at the upper one (LOCK-27).
         mine.host_lock_uuid, theirs.host_lock_uuid = theirs.host_lock_uuid, None
 
-    def consume_overlap(
-        self, node: Node, length: int, position: int, actions: list[CacheAction]
-    ) -> int:
+    def consume_overlap(self, node: Node, length: int, position: int, insertion: Insertion) -> int:
         """Keep none of the request's slots: the tree has its own (INS-30)."""
         return length
 
-    def commit_insert(self, target: Node, actions: list[CacheAction]) -> None:
+    def commit_insert(self, target: Node, insertion: Insertion) -> None:
         """Do nothing: the tree stores Full's value with the leaf (FULL-4)."""
 
     # --- Device locks ---------------------------------------------------------------------
@@ -166,7 +180,7 @@ class FullComponent(Component):
                 raise ContractError(f"node {pinned.id} holds no host lock to release")
         return segment
 
-    # --- Eviction -------------------------------------------------------------------------
+    # --- Eviction and offload -------------------------------------------------------------
 
     def evict_device(self, node: Node) -> torch.Tensor | None:
         """Take the value off the evictable ledger (FULL-6). The caller deletes the node."""
@@ -193,6 +207,14 @@ class FullComponent(Component):
     def close_walk(self) -> None:
         """Forget the candidates."""
         self._walk = None
+
+    def offload(self, node: Node) -> PoolTransfer | None:
+        """All slots, named by the node's own pages (LNK-3)."""
+        if not node.hashes:
+            return None
+        return PoolTransfer(
+            PoolName.KV, device_indices=node.full.device_value, keys=list(node.hashes)
+        )
 
 
 class _DeviceWalk:

@@ -7,7 +7,6 @@ that the rules read top to bottom although the caller runs actions in between (I
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
 
 import torch
 
@@ -27,28 +26,16 @@ from ..contract import (
 from . import arguments
 from .base import CoreBase
 from .chains import backup_chain
+from .insertion import Insertion, Request
 from .keys import Namespace, PackedKey, has_negative_token, namespace_of, unpack
 from .match import deepest_match
 from .node import Node
 from .tree import Tree
+from .window import Window
 
 _DEFERRABLE = (FreeDeviceKV, FreeDeviceKVFullOnly, UpdatePendingBackupOnNodeSplit)
 
 Steps = Generator[list[CacheAction], None, InsertResult]
-
-
-@dataclass(slots=True)
-class Request:
-    """The arguments of one insert, converted. Lengths are in units."""
-
-    key: PackedKey
-    prev_prefix_len: int
-    window_evicted_len: int
-    inserted_len: int
-    priority: int
-    rotation_base: int | None
-    session_id: str | None
-    track_adopted_ranges: bool
 
 
 class InsertWalk:
@@ -60,7 +47,8 @@ class InsertWalk:
         self._request = request
         self._value = value
         self._result = InsertResult(0, adopted_ranges={} if request.track_adopted_ranges else None)
-        self._pending: list[CacheAction] = []
+        self._insertion = Insertion(tree, request, value, self._result)
+        self._pending = self._insertion.pending
         self.node = tree.root
         self.steps = self._run()
 
@@ -89,18 +77,25 @@ class InsertWalk:
             if self._is_barrier_behind(deferred_count):
                 yield self.take_pending()
         result.prefix_len = position
-        is_new = position < length
-        if is_new:
+        if position < length:
             self.node = self._add_leaf(position)
+            self._insertion.is_new_leaf = True
         result.last_device_node = self.node.id
         deferred_count = len(self._pending)
         for component in self._tree.components:
-            component.commit_insert(self.node, self._pending)
+            component.commit_insert(self.node, self._insertion)
         if self._is_barrier_behind(deferred_count):
             yield self.take_pending()
-        if is_new:
-            self._count_hit(self.node, length)
+        self._finish(position)
         return result
+
+    def _finish(self, position: int) -> None:
+        """Refresh what the insert reached and count the new leaf's hit (INS-44, INS-54)."""
+        for component in self._tree.auxiliary:
+            component.refresh_after_insert(self.node)
+        if self._insertion.is_new_leaf:
+            # A window that split the leaf makes this end too small, as in the reference (DIV01-1).
+            self._count_hit(self.node, position + self.node.length)
 
     def _is_barrier_behind(self, deferred_count: int) -> bool:
         """Whether an action after the first `deferred_count` can't wait for the end (INS-60)."""
@@ -109,7 +104,8 @@ class InsertWalk:
 
     def take_pending(self) -> list[CacheAction]:
         """Actions not handed out yet, in the order in which they arose."""
-        pending, self._pending = self._pending, []
+        pending = self._pending.copy()
+        self._pending.clear()
         return pending
 
     def _conflicting_rotation(self) -> bool:
@@ -136,7 +132,7 @@ class InsertWalk:
             child = upper
         child.priority = max(child.priority, request.priority)
         consumed = min(
-            component.consume_overlap(child, length, position, self._pending)
+            component.consume_overlap(child, length, position, self._insertion)
             for component in tree.components
         )
         self._free_duplicates(position, consumed)
@@ -208,12 +204,15 @@ class InsertCalls(CoreBase):
         request = _convert(tree, params)
         if params.value is not None:
             arguments.tensor(params.value, "value")
+        if params.mamba_value is not None:
+            arguments.tensor(params.mamba_value, "mamba_value")
         if self._insert is not None:
             raise InsertProtocolError("concurrent insert walks: one insert is suspended")
         if params.value is None:
             value = self._tokens_as_value(request.key)
         else:
             value = arguments.device_indices(params.value, self.device, request.key.length)
+        self._check_components(request)
         if tree.hashes_inserts and has_negative_token(request.key.tokens):
             raise InvalidArgumentError("a negative token can't be hashed")
         tree.events.check_adapter_name(request.key.namespace)
@@ -261,6 +260,16 @@ class InsertCalls(CoreBase):
         walk, self._insert = self._insert, None
         return [] if walk is None else walk.take_pending()
 
+    def _check_components(self, request: Request) -> None:
+        """Refuse what a component could not take over later (SWA-I2, MAM-I5)."""
+        for component in self._tree.auxiliary:
+            evicted_len = request.evicted_lens.get(component.component_type, 0)
+            if isinstance(component, Window) and evicted_len % self.page_size:
+                raise InvalidArgumentError(f"an evicted length of {evicted_len} ends in a page")
+        has_states = self._find_component(ComponentType.MAMBA) is not None
+        if has_states and request.key.length:
+            arguments.state_slot(request.mamba_value, self.device)
+
     def _tokens_as_value(self, key: PackedKey) -> torch.Tensor:
         """The first raw tokens themselves, one per unit (INS-11)."""
         if key.length == 0:
@@ -276,11 +285,17 @@ def _convert(tree: Tree, params: InsertParams) -> Request:
     evicted = arguments.counts(params.component_evicted_seqlens, "component_evicted_seqlens")
     return Request(
         prev_prefix_len=prev_prefix_len,
+        evicted_lens=evicted,
         window_evicted_len=evicted.get(ComponentType.SWA, 0),
+        window_branch_len=arguments.optional_unsigned(
+            params.swa_branching_seqlen, "swa_branching_seqlen"
+        ),
+        mamba_value=params.mamba_value,
         inserted_len=arguments.unsigned(params.inserted_len, "inserted_len"),
         priority=arguments.optional_signed(params.priority, "priority") or 0,
         session_id=arguments.optional_text(params.session_id, "session_id"),
         track_adopted_ranges=arguments.flag(params.track_adopted_ranges, "track_adopted_ranges"),
         rotation_base=arguments.optional_signed(params.rotation_base, "rotation_base"),
         key=tree.layout.pack(params.key),
+        key_units=tree.layout.units(params.key),
     )

@@ -25,8 +25,9 @@ def inspect_tree(core: PythonTreeCore) -> TreeSnapshot:
         ],
         device_leaves=sorted(node.id for node in tree.device_leaves),
         host_leaves=[],
-        lru_lists={_FULL: []},
-        host_lru_lists={_FULL: []},
+        lru_lists={_FULL: []}
+        | {each.component_type: [node.id for node in each.recency] for each in tree.auxiliary},
+        host_lru_lists={each.component_type: [] for each in tree.components},
         evictable={each.component_type: each.evictable for each in tree.components},
         protected={each.component_type: each.protected for each in tree.components},
         has_insert=core.has_ongoing_insert(),
@@ -36,7 +37,7 @@ def inspect_tree(core: PythonTreeCore) -> TreeSnapshot:
 
 
 def _inspect_node(tree: Tree, node: Node, access_rank: int, creation_rank: int) -> NodeSnapshot:
-    full = node.full
+    records = {each.component_type: each.data(node) for each in tree.components}
     is_raised = node is not tree.root or node.priority > ROOT_PRIORITY
     extra_key, cache_salt = node.namespace or (None, None)
     return NodeSnapshot(
@@ -53,12 +54,24 @@ def _inspect_node(tree: Tree, node: Node, access_rank: int, creation_rank: int) 
         creation_rank=creation_rank,
         hash_values=_copy(node.hashes),
         event_hash_values=_copy(node.event_hashes),
-        lock_ref={_FULL: full.lock_ref},
-        host_lock_ref={_FULL: full.host_lock_ref},
-        device_value={} if full.device_value is None else {_FULL: full.device_value.tolist()},
+        lock_ref={component: data.lock_ref for component, data in records.items()},
+        host_lock_ref={component: data.host_lock_ref for component, data in records.items()},
+        device_value={
+            component: data.device_value.tolist()
+            for component, data in records.items()
+            if data.device_value is not None
+        },
         host_value={},
-        device_lock_uuid={},
-        host_lock_uuid={} if full.host_lock_uuid is None else {_FULL: full.host_lock_uuid},
+        device_lock_uuid={
+            component: data.lock_uuid
+            for component, data in records.items()
+            if data.lock_uuid is not None
+        },
+        host_lock_uuid={
+            component: data.host_lock_uuid
+            for component, data in records.items()
+            if data.host_lock_uuid is not None
+        },
         write_through_pending_id=node.write_through_pending_id,
         load_back_pending_id=None,
         external_cache_stored=node.external_cache_stored,

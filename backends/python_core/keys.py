@@ -65,6 +65,15 @@ class KeyLayout:
         negative limit.
         """
         namespace = namespace_of(key)
+        units = self.units(key)
+        length = units - units % self.page_size
+        return PackedKey(self._packed(key.token_ids, length), length, namespace)
+
+    def units(self, key: RadixKey) -> int:
+        """How many units the caller's key has, before it is cut to whole pages.
+
+        Raises what `pack` raises for bad tokens or a bad limit.
+        """
         tokens = key.token_ids
         if not isinstance(tokens, array) or tokens.typecode != "q":
             raise ContractError("a key's token_ids must be an array('q')")
@@ -74,9 +83,7 @@ class KeyLayout:
             if limit < 0:
                 raise InvalidArgumentError(f"a key's limit must not be negative, got {limit}")
             count = min(count, limit)
-        units = max(0, count - 1) if self.is_bigram else count
-        length = units - units % self.page_size
-        return PackedKey(self._packed(tokens, length), length, namespace)
+        return max(0, count - 1) if self.is_bigram else count
 
     def _packed(self, tokens: array[int], length: int) -> bytes:
         if length == 0:

@@ -9,7 +9,6 @@ from ..contract import (
     BackupKV,
     ContractError,
     NodeId,
-    PoolName,
     PoolTransfer,
 )
 from . import arguments
@@ -30,10 +29,8 @@ class LinkerCalls(CoreBase):
         node = self._node(node_id)
         if _is_claimed(node):
             return None
-        if not node.hashes:
-            return []
-        indices = node.full.device_value
-        return [PoolTransfer(PoolName.KV, device_indices=indices, keys=list(node.hashes))]
+        offloads = [component.offload(node) for component in self._tree.components]
+        return [transfer for transfer in offloads if transfer is not None]
 
     def mark_external_linker_offload_pending(self, node_id: NodeId) -> None:
         """An offload of this node is in flight; `ContractError` if it is claimed (LNK-4)."""

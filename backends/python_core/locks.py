@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import torch
+
 from ..contract import (
     ComponentType,
     ContractError,
@@ -17,9 +19,11 @@ from ..contract import (
     NodeId,
 )
 from . import arguments
+from .auxiliary import AuxiliaryComponent
 from .base import CoreBase
 from .component import Component
 from .node import Node
+from .window import Window
 
 
 class LockCalls(CoreBase):
@@ -50,6 +54,9 @@ class LockCalls(CoreBase):
         node = self._node(node_id)
         _check_anchor(node, receipt)
         released = self._released_components(receipt)
+        if skip_swa:
+            window = self._find_window(ComponentType.SWA)
+            released = [each for each in released if not _goes_early(each, window)]
         for component in released:
             component.check_release(node, receipt)
         for component in released:
@@ -57,20 +64,49 @@ class LockCalls(CoreBase):
         return DecLockRefResult()
 
     def dec_swa_lock_only(self, node_id: NodeId, params: DecLockRefParams) -> DecSwaLockOnlyResult:
-        """Release nothing: this core has no window to release early (LOCK-15)."""
+        """Release the window of a receipt early, and what can't outlast it (LOCK-15, SWA-L11).
+
+        Nothing on the root or in a core without a window. Raises `ContractError` for a receipt
+        without an entry for the window, or of a lock that is not held.
+        """
         receipt = _convert(node_id, params)
-        _check_anchor(self._node(node_id), receipt)
-        return DecSwaLockOnlyResult()
+        node = self._node(node_id)
+        _check_anchor(node, receipt)
+        window = self._find_window(ComponentType.SWA)
+        if window is None or node is self._tree.root:
+            return DecSwaLockOnlyResult()
+        with_it = [
+            each
+            for each in self._released_components(receipt)
+            if each is not window and _goes_early(each, window)
+        ]
+        for component in (window, *with_it):
+            component.check_release(node, receipt)
+        result = _freed_early(window, window.release_early(node, receipt))
+        for component in with_it:
+            component.release(node, receipt)
+        return result
 
     def dec_window_lock_only(
         self, node_id: NodeId, component_type: ComponentType, params: DecLockRefParams
     ) -> DecSwaLockOnlyResult:
-        """Raise `ContractError`: this core has no window component (LOCK-18)."""
+        """Release one window of a receipt and nothing else (LOCK-18, SWA-L12).
+
+        Raises `ContractError` for a component that is no window of this core, and for a lock that
+        is not held.
+        """
         arguments.handle(node_id)
         component_type = arguments.component(component_type)
-        _convert(node_id, params)
-        self._node(node_id)
-        raise ContractError(f"{component_type.name} is no window component of this core")
+        receipt = _convert(node_id, params)
+        node = self._node(node_id)
+        window = self._find_window(component_type)
+        if window is None:
+            raise ContractError(f"{component_type.name} is no window component of this core")
+        _check_anchor(node, receipt)
+        if node is self._tree.root or component_type in receipt.skipped_lock_components:
+            return DecSwaLockOnlyResult()
+        window.check_release(node, receipt)
+        return _freed_early(window, window.release_early(node, receipt))
 
     def inc_host_lock_ref(self, node_id: NodeId) -> IncLockRefResult:
         """Pin a node on the host; returns the receipt (LOCK-22, LOCK-23)."""
@@ -105,11 +141,26 @@ class LockCalls(CoreBase):
         self._tree.full.check_unpin(node)
         self._tree.full.unpin(node)
 
+    def _find_window(self, component_type: ComponentType) -> Window | None:
+        component = self._find_component(component_type)
+        return component if isinstance(component, Window) else None
+
     def _released_components(self, receipt: DecLockRefParams) -> list[Component]:
         """What a receipt releases, in reversed component order (CMP-9)."""
         skipped = receipt.skipped_lock_components
         components = reversed(self._tree.components)
         return [each for each in components if each.component_type not in skipped]
+
+
+def _goes_early(component: Component, window: Window | None) -> bool:
+    """Whether an early release of the window includes a component (SWA-L10)."""
+    if window is None or not isinstance(component, AuxiliaryComponent):
+        return False
+    return component is window or component.internal_priority < window.internal_priority
+
+
+def _freed_early(window: Window, slots: list[torch.Tensor]) -> DecSwaLockOnlyResult:
+    return DecSwaLockOnlyResult(device_frees={window.component_type: slots} if slots else {})
 
 
 def _convert(node_id: NodeId, params: DecLockRefParams) -> DecLockRefParams:

@@ -56,9 +56,12 @@ def _match(tree: Tree, key: PackedKey) -> MatchResult:
             break
         node = child
     path = visited[:accepted]
+    if path:
+        for component in tree.auxiliary:
+            component.refresh_after_match(path[-1])
     _refresh_path(tree, path)
     best = path[-1].id if path else tree.root.id
-    return MatchResult(
+    result = MatchResult(
         device_prefix_len=sum(node.length for node in path),
         last_device_node=best,
         last_host_node=best,
@@ -67,6 +70,9 @@ def _match(tree: Tree, key: PackedKey) -> MatchResult:
         cache_actions=actions,
         last_visited_node_id=visited[-1].id if visited else None,
     )
+    for component in tree.auxiliary:
+        result = component.finalize_match(result)
+    return result
 
 
 def _refresh_path(tree: Tree, path: list[Node]) -> None:

@@ -6,18 +6,20 @@ how the leaf set follows from it (LEAF-1).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from ..contract import CacheAction, Frees, UpdatePendingBackupOnNodeSplit
+from .assembly import AuxiliaryMaker
+from .auxiliary import AuxiliaryComponent
 from .component import Component
 from .events import EventRecorder
 from .full import FullComponent
 from .hashing import fill_hashes
 from .keys import KeyLayout, PackedKey
-from .node import Node
+from .node import ComponentData, Node
 from .policies import Policy
 
 ROOT_PRIORITY = -(2**63 - 1)
@@ -32,13 +34,22 @@ class Settings:
     write_through_threshold: int = 256
     is_write_back: bool = False
     is_host_memory_buffer_only: bool = False
+    has_swa_host_pool: bool = False
 
 
 class Tree:
-    """All nodes of one core. `device_leaves` is exactly the set that LEAF-1 defines."""
+    """All nodes of one core. `device_leaves` is exactly the set that LEAF-1 defines.
+
+    `components` are FULL and the `auxiliary` ones, in component order (CMP-9).
+    """
 
     def __init__(
-        self, layout: KeyLayout, policy: Policy, events: EventRecorder, device: torch.device
+        self,
+        layout: KeyLayout,
+        policy: Policy,
+        events: EventRecorder,
+        device: torch.device,
+        makers: Sequence[AuxiliaryMaker] = (),
     ) -> None:
         """Build an empty tree whose values live on `device`."""
         self.layout = layout
@@ -49,7 +60,10 @@ class Tree:
         self._clock = 0
         self._next_node_id = 0
         self.full = FullComponent(self)
-        self.components: tuple[Component, ...] = (self.full,)
+        self.auxiliary: tuple[AuxiliaryComponent, ...] = tuple(
+            make(self, index) for index, make in enumerate(makers)
+        )
+        self.components: tuple[Component, ...] = (self.full, *self.auxiliary)
         self.reset()
 
     def reset(self) -> None:
@@ -61,7 +75,8 @@ class Tree:
         self.root = self._new_node(PackedKey(b"", 0, None), ROOT_PRIORITY)
         self.root.hashes = []
         # The root counts as locked for ever (NODE-3).
-        self.root.full.lock_ref = 1
+        for component in self.components:
+            component.data(self.root).lock_ref = 1
 
     @property
     def hashes_inserts(self) -> bool:
@@ -87,7 +102,14 @@ class Tree:
 
     def _new_node(self, key: PackedKey, priority: int) -> Node:
         """A detached node with a new handle and two clock readings (NODE-4, NODE-21)."""
-        node = Node(self._next_node_id, key.tokens, key.length, key.namespace, priority)
+        node = Node(
+            self._next_node_id,
+            key.tokens,
+            key.length,
+            key.namespace,
+            priority,
+            len(self.auxiliary),
+        )
         self._next_node_id += 1
         self.nodes[node.id] = node
         node.last_access_time = self.tick()
@@ -190,7 +212,8 @@ class Tree:
 
     def refresh_leaf(self, node: Node) -> None:
         """Put a node into the device leaves or take it out, as LEAF-1 says."""
-        if node.children or node.full.lock_ref > 0:
+        is_locked = node.full.lock_ref > 0 or (node.auxiliary and _is_any_locked(node.auxiliary))
+        if node.children or is_locked:
             self.device_leaves.discard(node)
         else:
             self.device_leaves.add(node)
@@ -208,6 +231,10 @@ class Tree:
     def child_at(self, node: Node, key: PackedKey, position: int) -> Node | None:
         """The child of `node` for the page of `key` at `position` (MATCH-2)."""
         return node.children.get(self.layout.slot(key.tokens, position, key.namespace))
+
+
+def _is_any_locked(records: Iterable[ComponentData]) -> bool:
+    return any(data.lock_ref > 0 for data in records)
 
 
 def _cut(hashes: list[str] | None, pages: int) -> tuple[list[str] | None, list[str] | None]:

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 
 from ..contract import (
-    CacheAction,
     ComponentType,
     ContractError,
     InvalidArgumentError,
     NodeId,
     RadixCacheWalkResult,
-    RadixKey,
     TreePathNodeInfo,
     UnsupportedError,
 )
 from . import arguments
-from .base import CoreBase, lacking
+from .auxiliary import AuxiliaryComponent
+from .base import CoreBase
 from .canary import canary_rows
-from .node import Node
+from .node import ComponentData, Node
 from .order import weight_order
 
 
@@ -41,34 +40,41 @@ class ValueCalls(CoreBase):
         return 0 if component is None else component.protected
 
     def total_size(self) -> tuple[int, int]:
-        """FULL device tokens, and 0: there are no other components (SIZE-4)."""
-        return sum(node.length for node in self._tree.pre_order()), 0
+        """FULL device tokens, and the entries of all other device values (SIZE-4)."""
+        full_size = auxiliary_size = 0
+        for node in self._tree.pre_order():
+            full_size += node.length
+            for data in node.auxiliary:
+                if data.device_value is not None:
+                    auxiliary_size += len(data.device_value)
+        return full_size, auxiliary_size
 
     def adjust_component_size(
         self, node_id: NodeId, component_type: ComponentType, delta: int
     ) -> None:
-        """Correct the ledger that counts this node by `delta` tokens (SIZE-5).
+        """Correct the ledger that counts this node by `delta` tokens or states (SIZE-5).
 
-        Raises `InvalidArgumentError` for a component that the core lacks and for a result that
-        is negative or beyond 64 unsigned bits.
+        Nothing on the root and on a node without a value. Raises `InvalidArgumentError` for a
+        component that the core lacks and for a result that is negative or beyond 64 unsigned bits.
         """
         arguments.handle(node_id)
         component_type = arguments.component(component_type)
         delta = arguments.signed(delta, "delta")
         node = self._node(node_id)
-        if component_type != ComponentType.FULL:
+        component = self._find_component(component_type)
+        if component is None:
             raise InvalidArgumentError(f"this core was built without {component_type.name}")
-        if node is self._tree.root:
+        data = component.data(node)
+        if data.device_value is None:
             return
-        full = self._tree.full
-        is_locked = node.full.lock_ref > 0
-        size = (full.protected if is_locked else full.evictable) + delta
+        is_locked = data.lock_ref > 0
+        size = (component.protected if is_locked else component.evictable) + delta
         if not 0 <= size <= arguments.UNSIGNED_MAX:
             raise InvalidArgumentError(f"a size can't become {size}")
         if is_locked:
-            full.protected = size
+            component.protected = size
         else:
-            full.evictable = size
+            component.evictable = size
 
     # --- Nodes ----------------------------------------------------------------------------
 
@@ -120,19 +126,29 @@ class ValueCalls(CoreBase):
         arguments.handle(node_id)
         component_type = arguments.component(component_type)
         node = self._node(node_id)
-        self._component(component_type)
-        return node.full.device_value
+        return self._component(component_type).data(node).device_value
 
     def set_component_device_value(
         self, node_id: NodeId, component_type: ComponentType, value: torch.Tensor
     ) -> None:
-        """Raise `ContractError`: FULL can't be set, and there is nothing else (SIZE-7)."""
+        """Store a value on a node that has none of this component; it is not copied (SIZE-7).
+
+        Raises `ContractError` for FULL, the root, a node with a value and a wrong length,
+        `InvalidArgumentError` for a tensor that is not 1-D int64 on the core's device.
+        """
         arguments.handle(node_id)
         component_type = arguments.component(component_type)
         arguments.tensor(value, "value")
-        self._node(node_id)
-        self._component(component_type)
-        raise ContractError("FULL's value is set by inserts alone")
+        node = self._node(node_id)
+        component = self._component(component_type)
+        if not isinstance(component, AuxiliaryComponent):
+            raise ContractError("FULL's value is set by inserts alone")
+        if node is self._tree.root or component.data(node).device_value is not None:
+            raise ContractError(f"node {node.id} takes no value of {component_type.name}")
+        arguments.device_indices(value, self.device, 0)
+        if len(value) != component.value_length(node):
+            raise ContractError(f"{len(value)} entries do not fit node {node.id}")
+        component.store(node, value)
 
     def component_has_host_value_only(self, node_id: NodeId, component_type: ComponentType) -> bool:
         """False for every node: this core has no host tier (SIZE-9)."""
@@ -144,25 +160,30 @@ class ValueCalls(CoreBase):
 
     def all_values_flatten(self) -> torch.Tensor:
         """All FULL device indices in pre-order (FLAT-2)."""
-        return self._concatenate(list(self._tree.pre_order()))
+        return self._concatenate(node.full for node in self._tree.pre_order())
 
     def all_mamba_values_flatten(self) -> torch.Tensor:
-        """An empty tensor: there is no MAMBA component (FLAT-3)."""
-        return self._concatenate([])
+        """All MAMBA device indices in pre-order; empty in a core without MAMBA (FLAT-3)."""
+        component = self._find_component(ComponentType.MAMBA)
+        if component is None:
+            return self._concatenate([])
+        return self._concatenate(component.data(node) for node in self._tree.pre_order())
 
     def walk_for_kv_canary(
         self, unlocked_only: bool, swa_resident_only: bool
     ) -> RadixCacheWalkResult:
         """One row per device slot: slot, position, slot before it (FLAT-4 to FLAT-6).
 
-        There is no window component, so `swa_resident_only` leaves nothing out.
+        `swa_resident_only` leaves out the nodes that have no window value, in a core with windows.
         """
         arguments.flag(swa_resident_only, "swa_resident_only")
-        return canary_rows(self._tree, arguments.flag(unlocked_only, "unlocked_only"))
+        arguments.flag(unlocked_only, "unlocked_only")
+        window = self._find_component(ComponentType.SWA) if swa_resident_only else None
+        return canary_rows(self._tree, unlocked_only, window)
 
-    def _concatenate(self, nodes: Sequence[Node]) -> torch.Tensor:
-        """A fresh tensor of the nodes' FULL values."""
-        values = [node.full.device_value for node in nodes]
+    def _concatenate(self, records: Iterable[ComponentData]) -> torch.Tensor:
+        """A fresh tensor of the values that there are."""
+        values = [data.device_value for data in records]
         present = [value for value in values if value is not None]
         if not present:
             return torch.empty(0, dtype=torch.int64, device=self.device)
@@ -192,7 +213,7 @@ class ValueCalls(CoreBase):
             if until not in path:
                 raise ContractError(f"node {until.id} is not above node {node.id}")
             path = path[path.index(until) + 1 :]
-        return self._concatenate(path)
+        return self._concatenate(each.full for each in path)
 
     def collect_path_info(
         self, end_node_ids: Sequence[NodeId]
@@ -217,26 +238,3 @@ class ValueCalls(CoreBase):
     def dfs_weight_order(self, node_ids: Sequence[NodeId]) -> list[int]:
         """Input positions in order of shared subtrees (ORD-1 to ORD-3)."""
         return weight_order(self._tree.root, self._nodes(node_ids))
-
-    # --- Window spans ---------------------------------------------------------------------
-
-    def swa_tombstone_ranges(
-        self,
-        key: RadixKey,
-        start: int,
-        end: int,
-        component_type: ComponentType = ComponentType.SWA,
-    ) -> list[tuple[int, int]]:
-        """Raise `ContractError`: this core has no window component."""
-        raise lacking(arguments.component(component_type))
-
-    def attach_swa_window(
-        self,
-        key: RadixKey,
-        window_start: int,
-        window_end: int,
-        swa_values: torch.Tensor,
-        component_type: ComponentType = ComponentType.SWA,
-    ) -> list[CacheAction]:
-        """Raise `ContractError`: this core has no window component."""
-        raise lacking(arguments.component(component_type))
