@@ -55,6 +55,8 @@ def build_components(release: Release, values: Values, given: Any, params: Cache
     cache_stub = SimpleNamespace(
         enable_session_radix_cache=params.enable_session_radix_cache,
         token_to_kv_pool_allocator=given.token_to_kv_pool_allocator,
+        # Read when a path gives states up.
+        tree_components=given.tree_components,
     )
     return {
         values.component_in(kind): release.type(_CLASSES[kind])(cache_stub, given) for kind in kinds
