@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from treedrift.backends.contract import ComponentType, EvictionResult, EvictParams, TreeCore
+from treedrift.backends.contract import ComponentType, EvictionResult, TreeCore
+
+from .findings import CacheError
 
 Totals = dict[ComponentType, int]
 """Tokens (states for MAMBA) per configured component."""
@@ -33,24 +35,23 @@ class Evictor:
         self._drain = drain
         self._available = available
 
-    def evict(self, params: EvictParams) -> Totals:
+    def evict(self, requests: Totals) -> Totals:
         """Evict the requested counts; returns what was evicted (CTL-25)."""
         totals: Totals = dict.fromkeys(self._components, 0)
-        requests = _requests(params)
         for component in self._components:
-            if totals[component] < requests[component]:
-                self._walk(component, requests[component], totals, _never)
+            quota = requests.get(component, 0)
+            if totals[component] < quota:
+                self._walk(component, quota, totals, _never)
         return totals
 
-    def evict_for_alloc(self, params: EvictParams) -> Totals:
+    def evict_for_alloc(self, requests: Totals) -> Totals:
         """Evict until each requested shortfall is met; returns what was evicted (CTL-26)."""
         totals: Totals = dict.fromkeys(self._components, 0)
-        requests = _requests(params)
         # Every target is fixed before anything is evicted, because one walk frees for another.
         targets = {
             component: self._available(component) + requests[component]
             for component in self._components
-            if requests[component] > 0
+            if requests.get(component, 0) > 0
         }
         for component, target in targets.items():
             reached = partial(self._reached, component, target)
@@ -80,6 +81,8 @@ class Evictor:
     def _step(self, component: ComponentType, totals: Totals) -> bool:
         """One step of a walk; False when the walk has nothing more to give (CTL-27)."""
         result = self._core.evict_device_next_node(component, dict(totals))
+        if result.mamba_backup_node_id is not None or result.swa_backup_node_id is not None:
+            raise CacheError("a walk asks for a backup, but there is no host tier to take it")
         self._finish_step(result, totals)
         if result.node_id is not None:
             self._evict_leaf(result.node_id, totals)
@@ -105,11 +108,3 @@ class Evictor:
 
 def _never() -> bool:
     return False
-
-
-def _requests(params: EvictParams) -> Totals:
-    return {
-        ComponentType.FULL: params.num_tokens,
-        ComponentType.SWA: params.swa_num_tokens,
-        ComponentType.MAMBA: params.mamba_num,
-    }

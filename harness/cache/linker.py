@@ -12,6 +12,7 @@ import msgspec
 import torch
 
 from treedrift.backends.contract import (
+    ComponentType,
     DecLockRefParams,
     NodeId,
     PoolName,
@@ -19,9 +20,14 @@ from treedrift.backends.contract import (
     TreeCore,
     UpdatePendingBackupOnNodeSplit,
 )
-from treedrift.backends.pools import KvBuffers
+from treedrift.backends.pools import KvBuffers, Pools
 
 from .findings import OracleFinding
+
+_WINDOW_NAMES = {
+    ComponentType.SWA: PoolName.SWA,
+    ComponentType.AUXILIARY_SWA: PoolName.AUXILIARY_SWA,
+}
 
 QUEUE_LIMIT = 8
 """Offloads in flight that the transport takes; it refuses more, as a bounded queue does."""
@@ -41,9 +47,13 @@ class PendingOffload(msgspec.Struct, eq=False):
 class Linker:
     """Offloads in flight, in the order in which they were accepted (CTL-65)."""
 
-    def __init__(self, core: TreeCore, kv: KvBuffers, findings: list[OracleFinding]) -> None:
+    def __init__(self, core: TreeCore, pools: Pools, findings: list[OracleFinding]) -> None:
         self._core = core
-        self._kv = kv
+        self._buffers = {PoolName.KV: pools.kv}
+        for component, window in pools.windows.items():
+            self._buffers[_WINDOW_NAMES[component]] = window.kv
+        if pools.states is not None:
+            self._buffers[PoolName.MAMBA] = pools.states.kv
         self._findings = findings
         self.pending: list[PendingOffload] = []
 
@@ -59,7 +69,7 @@ class Linker:
                 self._core.dec_lock_ref(node_id, receipt)
                 continue
             self._core.mark_external_linker_offload_pending(node_id)
-            content = [self._kv.read(slots) for slots in _kv_slots(transfers)]
+            content = [buffer.read(slots) for buffer, slots in self._copied(transfers)]
             self.pending.append(
                 PendingOffload(node_id, receipt, [node_id], transfers, content, session_id)
             )
@@ -91,16 +101,17 @@ class Linker:
 
     def _check_content(self, offload: PendingOffload) -> None:
         """The copy is made now, so what it reads must still be what was to be copied."""
-        for slots, content in zip(_kv_slots(offload.transfers), offload.content, strict=True):
-            if not self._kv.holds(slots, content):
+        copied = self._copied(offload.transfers)
+        for (buffer, slots), content in zip(copied, offload.content, strict=True):
+            if not buffer.holds(slots, content):
                 self._findings.append(
                     OracleFinding("kv_content", "slots of an offload in flight were overwritten")
                 )
 
-
-def _kv_slots(transfers: list[PoolTransfer]) -> list[torch.Tensor]:
-    return [
-        transfer.device_indices
-        for transfer in transfers
-        if transfer.name == PoolName.KV and transfer.device_indices is not None
-    ]
+    def _copied(self, transfers: list[PoolTransfer]) -> list[tuple[KvBuffers, torch.Tensor]]:
+        """What a transfer reads: buffers and slots in them."""
+        return [
+            (self._buffers[transfer.name], transfer.device_indices)
+            for transfer in transfers
+            if transfer.device_indices is not None
+        ]
