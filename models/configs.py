@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from treedrift.harness.config import Config, PolicyValue
+from treedrift.harness.config import Config, PolicyValue, StateBuffer
 
 from .chance import Chance
 from .keys import LORA_IDS
@@ -50,6 +51,14 @@ TLRU_PARAMETERS: tuple[tuple[PolicyValue, PolicyValue], ...] = (
 """Threshold and estimate of T-LRU; text stands for what JSON can't hold."""
 
 
+STATES = (2, 3, 4, 6, 8, 8, 12, 16, 24, 32)
+"""Slots for Mamba states: fewer than a few requests need, to more than there are nodes."""
+
+STATE_CAPS = (-1, -1, 0, 1, 2, 3)
+STATE_CHUNKS = (1, 1, 2, 3, 4, 6)
+STATE_BUFFERS: tuple[StateBuffer, ...] = ("none", "single", "double", "lazy")
+
+
 def draw_config(chance: Chance, profile: Profile, hashable: bool) -> Config:
     """A configuration of the profile. Unless `hashable`, nothing that needs hashes is on."""
     page_size = chance.weighted(PAGE_SIZES)
@@ -73,6 +82,13 @@ def draw_config(chance: Chance, profile: Profile, hashable: bool) -> Config:
         "buffer_only": chance.flip(0.12),
         "write_back": chance.flip(0.12),
     }
+    # A choice of one is none: it would shift all that is drawn after it.
+    sets = profile.components
+    drawn["components"] = chance.pick(sets) if len(sets) > 1 else sets[0]
+    if "swa" in drawn["components"]:
+        drawn.update(_windows(chance, page_size, drawn))
+    if "mamba" in drawn["components"]:
+        drawn.update(_states(chance, page_size, drawn["row_length"]))
     drawn.update(profile.pins)
     if drawn["events"]:
         drawn["dynamo_events"] = chance.flip(0.5)
@@ -93,3 +109,41 @@ def _policy_config(chance: Chance, policy: str) -> dict[str, PolicyValue]:
         threshold, estimate = chance.pick(pairs)
         return {"threshold": threshold, "next_prompt_estimate": estimate}
     return {}
+
+
+def _windows(chance: Chance, page: int, drawn: dict[str, Any]) -> dict[str, Any]:
+    has_second = "aux_swa" in drawn["components"]
+    gates = chance.flip(0.8)
+    least, capacity = 4 * page, drawn["capacity"]
+    return {
+        "window": _window(chance, page),
+        "draft_window": _window(chance, page) if chance.flip(0.25) else 0,
+        "aux_window": _window(chance, page) if has_second else None,
+        "window_gates": gates,
+        # A ring belongs to one window.
+        "window_ring": not gates and not has_second and chance.flip(0.5),
+        "window_replay": chance.flip(0.12),
+        "window_capacity": (
+            max(least, capacity // chance.pick((2, 3, 4))) if chance.flip(0.5) else None
+        ),
+        "window_interval": chance.pick((1, 1, 2, page, 3 * page, 128)),
+    }
+
+
+def _window(chance: Chance, page: int) -> int:
+    """A window below, at and above a page, or several pages."""
+    lengths = (1, 2, 3, 4, 5, page - 1, page, page + 1, 2 * page, 2 * page + 1, 4 * page)
+    return max(1, chance.pick(lengths))
+
+
+def _states(chance: Chance, page: int, row_length: int) -> dict[str, Any]:
+    chunk = chance.pick(STATE_CHUNKS)
+    # On a grid wider than a request there are no states at all.
+    fits = math.lcm(chunk, page) <= row_length // 3
+    return {
+        "states": chance.pick(STATES),
+        "state_chunk": chunk if fits else 1,
+        "state_cap": chance.pick(STATE_CAPS),
+        "state_buffer": chance.pick(STATE_BUFFERS if page == 1 else STATE_BUFFERS[1:]),
+        "state_skip_lock": chance.flip(0.4),
+    }

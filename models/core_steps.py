@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import get_args
 
+from msgspec.structs import replace
+
 from treedrift.harness import ops
 
 from .case import LIVE, Case
@@ -31,22 +33,21 @@ def insert(case: Case) -> None:
         case.ops.append(_rich(case, tokens))
 
 
-def _plain(case: Case, tokens: list[int], owned: int = 0, suspend: bool = False) -> ops.CoreInsert:
+def _plain(case: Case, tokens: list[int]) -> ops.CoreInsert:
     return ops.CoreInsert(
         tokens,
         case.namespace(),
-        owned=owned,
         priority=case.priority(),
         session_id=case.session(),
         rotation_base=case.rotation(),
-        suspend=suspend,
+        **case.gone(len(tokens), 0.5),
     )
 
 
 def _rich(case: Case, tokens: list[int]) -> ops.CoreInsert:
     flip, near, length = case.chance.flip, case.keys.near_boundary, len(tokens)
     owned = near(length) if flip(0.4) else 0
-    return ops.CoreInsert(
+    made = ops.CoreInsert(
         tokens,
         case.namespace(),
         limit=near(length + 1) if flip(0.2) else None,
@@ -60,6 +61,9 @@ def _rich(case: Case, tokens: list[int]) -> ops.CoreInsert:
         track_adopted_ranges=flip(0.4),
         swa_evicted=_pages(case, near(length)) if flip(0.15) else 0,
     )
+    if case.auxiliary and flip(0.25):
+        made.branch = near(length + 1)
+    return replace(made, **case.gone(length, 0.7))
 
 
 def _pages(case: Case, length: int) -> int:
@@ -79,7 +83,7 @@ def chain(case: Case) -> None:
     """A deep path, grown step by step."""
     base, namespace, before = case.keys.base(), case.namespace(), 0
     step = case.page if case.chance.flip(0.6) else case.page * 2
-    shift = 1 if case.config.bigram else 0
+    shift = 1 if case.config.is_bigram else 0
     for end in range(step + shift, len(base) + 1, step):
         case.ops.append(ops.CoreInsert(base[:end], namespace, owned=before))
         before = end
@@ -98,14 +102,14 @@ def shatter(case: Case) -> None:
         else:
             case.ops.append(_plain(case, part + case.keys.some(case.page)))
     if case.chance.flip(0.5):
-        case.ops.append(ops.Evict(case.amount()))
+        case.ops.append(ops.Evict(*case.shortfalls()))
 
 
 def burst(case: Case) -> None:
     """The pool fills up, then some of it is taken back, and what is left is looked up."""
     for _ in range(case.chance.between(3, 10)):
         case.ops.append(_plain(case, case.keys.key()))
-    case.ops.append(ops.Evict(case.amount()))
+    case.ops.append(ops.Evict(*case.shortfalls()))
     for _ in range(case.chance.between(0, 3)):
         match(case)
 
@@ -168,12 +172,15 @@ def lock(case: Case) -> None:
         unlock(case)
         return
     real = case.chance.real()
-    skip: list[ops.ComponentName] = [case.chance.pick(_SKIPPED)] if real < 0.06 else []
-    case.ops.append(ops.Lock(case.node(), skip, real > 0.85))
+    skips = _SKIPPED if "aux_swa" not in case.windows else _SKIPPED_OF_TWO
+    skip = case.chance.pick(skips) if real < (0.2 if case.auxiliary else 0.06) else ()
+    case.ops.append(ops.Lock(case.node(), list(skip), real > 0.85))
     case.locks += 1
 
 
-_SKIPPED: tuple[ops.ComponentName, ...] = ("full", "swa", "mamba")
+# With a window its states are skipped: a state must not stay locked where its window goes.
+_SKIPPED: tuple[tuple[ops.ComponentName, ...], ...] = (("full",), ("swa", "mamba"), ("mamba",))
+_SKIPPED_OF_TWO = (*_SKIPPED, ("aux_swa", "mamba"), ("swa", "aux_swa", "mamba"))
 
 
 def unlock(case: Case) -> None:
@@ -191,10 +198,10 @@ def guarded(case: Case) -> None:
     case.locks += 1
     for _ in range(case.chance.between(1, 3)):
         case.chance.pick((match, insert, shatter, lock))(case)
-    case.ops.append(ops.Evict(case.amount()))
+    case.ops.append(ops.Evict(*case.shortfalls()))
     unlock(case)
     if case.chance.flip(0.5):
-        case.ops.append(ops.Evict(case.amount()))
+        case.ops.append(ops.Evict(*case.shortfalls()))
 
 
 def pin(case: Case) -> None:
@@ -207,7 +214,12 @@ def pin(case: Case) -> None:
 
 def host_evict(case: Case) -> None:
     """Pressure on a host tier that is not there."""
-    case.ops.append(ops.HostEvict(case.chance.below(4)))
+    case.ops.append(ops.HostEvict(case.chance.below(4), component(case)))
+
+
+def component(case: Case) -> ops.ComponentName:
+    """One of the tree's components."""
+    return case.chance.pick(("full", *case.auxiliary)) if case.auxiliary else "full"
 
 
 def ask(case: Case) -> None:
@@ -226,7 +238,7 @@ def backfill(case: Case) -> None:
 
 def adjust_size(case: Case) -> None:
     """A ledger moves up and back."""
-    case.ops.append(ops.AdjustSize(case.node(), 1 + case.chance.below(4)))
+    case.ops.append(ops.AdjustSize(case.node(), 1 + case.chance.below(4), component(case)))
 
 
 def offload(case: Case) -> None:

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from treedrift.harness import ops
 from treedrift.harness.misuse import MISUSES
 
-from .case import LIVE, MAX_I64, STALE, Case
+from .case import COMPONENTS, LIVE, MAX_I64, STALE, Case
+from .core_steps import component
 
 METHODS = tuple(MISUSES)
 """Calls that a misuse can name."""
@@ -42,6 +43,15 @@ BOGUS: tuple[ops.NodeRef, ...] = tuple(
 VALUES: tuple[ops.ValueKind, ...] = ("none", "short", "float", "flat")
 RECEIPTS: tuple[ops.ReceiptKind, ...] = ("released", "foreign", "stripped")
 LACKING: tuple[ops.ComponentName, ...] = ("swa", "mamba")
+"""What a tree of Full attention alone lacks."""
+
+
+def lacking(case: Case) -> ops.ComponentName:
+    """A component that the tree lacks; any where it lacks none."""
+    if not case.auxiliary:
+        return case.chance.pick(LACKING)
+    names = tuple(name for name in COMPONENTS if name not in case.auxiliary)
+    return case.chance.pick(names or COMPONENTS)
 
 
 def wild_node(case: Case) -> ops.NodeRef:
@@ -93,7 +103,7 @@ def receipts(case: Case) -> None:
             case.chance.flip(0.15),
             case.chance.pick(RECEIPTS),
             case.chance.flip(0.2),
-            case.chance.pick(LACKING) if case.chance.flip(0.15) else None,
+            lacking(case) if case.chance.flip(0.15) else None,
         )
     )
 
@@ -104,12 +114,12 @@ def pins(case: Case) -> None:
 
 
 def walks(case: Case) -> None:
-    """Steps of walks that are not open, or open already, or of other components."""
-    component: ops.ComponentName = case.chance.pick(LACKING) if case.chance.flip(0.3) else "full"
+    """Steps of walks that are not open, or open already, or of components that are not there."""
+    name = lacking(case) if case.chance.flip(0.3) else component(case)
     choices: tuple[ops.AnyOp, ...] = (
-        ops.WalkStart(case.amount(), component, force=True),
-        ops.WalkNext(component, force=True),
-        ops.WalkEnd(component, force=True),
+        ops.WalkStart(case.amount(), name, force=True),
+        ops.WalkNext(name, force=True),
+        ops.WalkEnd(name, force=True),
     )
     case.ops.append(case.chance.pick(choices))
 
@@ -152,7 +162,7 @@ def misuse(case: Case) -> None:
     if names is WHOLE_METHODS:
         # The calls are good, so most of them are about a node that is there.
         node = chance.pick((case.node(), node))
-    case.ops.append(ops.Misuse(chance.pick(names), node, chance.pick(LACKING)))
+    case.ops.append(ops.Misuse(chance.pick(names), node, lacking(case)))
 
 
 HOSTILE_STEPS: dict[str, tuple[float, Callable[[Case], None]]] = {

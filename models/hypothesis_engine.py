@@ -13,7 +13,7 @@ from treedrift.harness.campaign import Case
 from treedrift.harness.config import Config
 from treedrift.harness.ops import AnyOp
 
-from .profiles import Profile, profile_named
+from .profiles import Profile, profile_of, profiles_named
 
 BATCH_CASES = 25
 """Cases of one batch. Each batch starts with the simplest case there is."""
@@ -36,20 +36,23 @@ def cases(
 ) -> Iterator[Case]:
     """Cases without end; the same seed, profile and mode give the same ones.
 
-    With `hostile` about one case in three breaks the protocol. The jobs of a campaign share its
-    batches out. Raises, before the first case, `UnknownProfileError`, and
-    `MissingHypothesisError` where Hypothesis isn't installed.
+    `profile` may be a list: each batch has one of them. With `hostile` about one case in three
+    breaks the protocol. The jobs of a campaign share its batches out. Raises, before the first
+    case, `UnknownProfileError`, and `MissingHypothesisError` where Hypothesis isn't installed.
     """
     if importlib.util.find_spec("hypothesis") is None:
         raise MissingHypothesisError
-    return _cases(seed, profile_named(profile), hostile, job, jobs)
+    return _cases(seed, profiles_named(profile), hostile, job, jobs)
 
 
-def _cases(seed: int, profile: Profile, hostile: bool, job: int, jobs: int) -> Iterator[Case]:
+def _cases(
+    seed: int, profiles: tuple[Profile, ...], hostile: bool, job: int, jobs: int
+) -> Iterator[Case]:
     number = job
     while True:
         first = seed * 1_000_003 + number * BATCH_CASES
-        for index, (config, steps) in enumerate(_batch(first, profile, hostile)):
+        made = _batch(first, profile_of(first, profiles), hostile)
+        for index, (config, steps) in enumerate(made):
             yield Case(config, steps, first + index, SOURCE)
         number += jobs
 

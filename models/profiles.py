@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from .chance import Chance
+
 
 class UnknownProfileError(ValueError):
     """No profile has that name."""
@@ -19,18 +21,30 @@ class UnknownProfileError(ValueError):
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """What a generated trace may hold.
 
-    `levels` names the levels of the op language. `weights` changes the weight of single kinds of
-    step. `pins` fixes fields of the configuration. `pages` are the sizes of pools to choose from,
-    in pages.
+    `levels` names the levels of the op language. `components` are the component sets to choose
+    from. `weights` changes the weight of single kinds of step. `pins` fixes fields of the
+    configuration. `pages` are the sizes of pools to choose from, in pages.
     """
 
     name: str
     about: str
     levels: tuple[str, ...] = ("request", "core")
+    components: tuple[tuple[str, ...], ...] = (("full",),)
     weights: dict[str, float] = {}
     pins: dict[str, Any] = {}
     pages: tuple[int, ...] = (8, 10, 12, 16, 16, 24, 32, 64, 128, 256)
 
+
+WITH_BOTH = ("full", "swa", "mamba")
+"""Windows and states in one tree."""
+
+_PRESSURE = {
+    "evict": 5.0,
+    "evict_for_alloc": 4.0,
+    "walk": 4.0,
+    "burst": 4.0,
+    "retract": 3.0,
+}
 
 PROFILES = {
     profile.name: profile
@@ -56,13 +70,7 @@ PROFILES = {
         Profile(
             name="full-pressure",
             about="tiny pools: evictions, retractions and failing allocations",
-            weights={
-                "evict": 5.0,
-                "evict_for_alloc": 4.0,
-                "walk": 4.0,
-                "burst": 4.0,
-                "retract": 3.0,
-            },
+            weights=_PRESSURE,
             pages=(4, 6, 8, 8, 10, 12),
         ),
         Profile(
@@ -71,9 +79,54 @@ PROFILES = {
             weights={"suspend": 6.0, "offload": 3.0, "linker_ack": 4.0, "mark_stored": 2.0},
             pins={"linker": True},
         ),
+        Profile(
+            name="swa",
+            about="sliding windows beside Full, everything on the device tier",
+            components=(("full", "swa"),),
+        ),
+        Profile(
+            name="mamba",
+            about="Mamba states beside Full, everything on the device tier",
+            components=(("full", "mamba"),),
+        ),
+        Profile(
+            name="hybrid",
+            about="windows and states in one tree, everything on the device tier",
+            components=(WITH_BOTH,),
+        ),
+        Profile(
+            name="windows",
+            about="a second window beside the first, sometimes with states; our own cores only",
+            components=(("full", "swa", "aux_swa"), ("full", "swa", "aux_swa", "mamba")),
+        ),
+        Profile(
+            name="hybrid-requests",
+            about="what an inference server does with windows and states, or with one of them",
+            levels=("request",),
+            components=(WITH_BOTH, ("full", "swa"), ("full", "mamba")),
+            pages=(8, 12, 16, 24, 32, 64),
+        ),
+        Profile(
+            name="hybrid-pressure",
+            about="tiny pools with windows and states: evictions, tombstones, failing allocations",
+            components=(WITH_BOTH, ("full", "swa"), ("full", "mamba")),
+            weights=_PRESSURE | {"aux_walk": 4.0, "pressed": 2.0},
+            pages=(4, 6, 8, 8, 10, 12),
+        ),
     )
 }
 """Every profile by its name."""
+
+
+def profiles_named(names: str) -> tuple[Profile, ...]:
+    """The profiles of a list such as `full,hybrid`. Raises as `profile_named` does."""
+    return tuple(profile_named(name.strip()) for name in names.split(","))
+
+
+def profile_of(seed: int, profiles: tuple[Profile, ...]) -> Profile:
+    """Which of several profiles the case of this seed has; always the same one."""
+    # Every so-many-th case would not do: jobs and shards count in steps too.
+    return Chance("profile", seed).pick(profiles)
 
 
 def profile_named(name: str) -> Profile:

@@ -26,6 +26,7 @@ def _arrive(case: Case, tokens: list[int], namespace: ops.Namespace) -> None:
             priority=case.priority(),
             session_id=case.session(),
             rotation_base=case.rotation(),
+            cow="mamba" not in case.auxiliary or case.chance.flip(0.85),
         )
     )
     case.running = min(case.running + 1, case.config.rows)
@@ -37,7 +38,7 @@ def turn(case: Case) -> None:
     for _ in range(case.chance.between(1, 3)):
         _arrive(case, prompt, namespace)
         newest = case.running - 1
-        answer = case.keys.some(2 * case.page)
+        answer = case.answer()
         case.ops += (
             ops.Prefill(newest, checkpoint=case.chance.flip(0.8)),
             ops.Decode(newest, tokens=answer),
@@ -68,7 +69,9 @@ def decode(case: Case) -> None:
         needs_request(case)
         case.ops.append(ops.Prefill(case.request()))
     if case.chance.flip(0.8):
-        case.ops.append(ops.Decode(case.request(), tokens=case.keys.some(case.page + 1)))
+        request = case.request()
+        answer = case.answer() if case.windows else case.keys.some(case.page + 1)
+        case.ops.append(ops.Decode(request, tokens=answer))
     else:
         case.ops.append(ops.Decode(case.request(), invent=1 + case.chance.below(case.page + 1)))
 
@@ -99,7 +102,7 @@ def retract(case: Case) -> None:
     case.ops.append(ops.Retract(case.request()))
     if case.chance.flip(0.6):
         if case.chance.flip(0.5):
-            case.ops.append(ops.Evict(case.amount()))
+            case.ops.append(ops.Evict(*case.shortfalls()))
         case.ops.append(ops.Readmit(0))
 
 
@@ -110,12 +113,12 @@ def readmit(case: Case) -> None:
 
 def evict(case: Case) -> None:
     """Memory pressure."""
-    case.ops.append(ops.Evict(case.amount()))
+    case.ops.append(ops.Evict(*case.shortfalls()))
 
 
 def evict_for_alloc(case: Case) -> None:
     """Memory pressure of one allocation."""
-    case.ops.append(ops.EvictForAlloc(case.amount()))
+    case.ops.append(ops.EvictForAlloc(*case.shortfalls()))
 
 
 def touch(case: Case) -> None:
@@ -129,9 +132,57 @@ def crowd(case: Case) -> None:
         _arrive(case, case.keys.key(), case.namespace())
         prefill(case)
     for _ in range(case.chance.between(1, 6)):
-        case.chance.pick((decode, prefill, checkpoint, decode))(case)
+        # Only requests with a window have a fifth thing to do.
+        steps = (decode, prefill, checkpoint, decode, early_release)
+        case.chance.pick(steps if case.windows else steps[:4])(case)
     for _ in range(case.chance.between(1, case.config.rows)):
         case.chance.pick((finish, finish, finish, abort, retract))(case)
+
+
+def early_release(case: Case) -> None:
+    """A request gives the window of its prefix up, often under pressure."""
+    needs_request(case)
+    case.ops.append(ops.EarlyRelease(case.request()))
+    if case.chance.flip(0.4):
+        evict(case)
+
+
+def share(case: Case) -> None:
+    """Requests share a prefix whose windows and states are gone, so that it must branch."""
+    prefix, namespace = case.keys.base(), case.namespace()
+    _arrive(case, prefix, namespace)
+    newest = case.running - 1
+    case.ops += (
+        ops.Prefill(newest),
+        ops.Decode(newest, tokens=case.answer()),
+        ops.Finish(newest),
+    )
+    case.running -= 1
+    if case.chance.flip(0.7):
+        window = case.config.capacity if case.chance.flip(0.5) else case.amount()
+        case.ops.append(ops.Evict(0, window, case.states()))
+    for _ in range(case.chance.between(2, 4)):
+        shared = prefix if case.chance.flip(0.5) else prefix[: case.keys.near_boundary(len(prefix))]
+        _arrive(case, shared + case.keys.some(case.page + 1), namespace)
+        case.ops.append(ops.Prefill(case.running - 1))
+        if case.chance.flip(0.3):
+            case.chance.pick((decode, checkpoint, finish))(case)
+
+
+def copies(case: Case) -> None:
+    """One prompt arrives again and again, from its cached state or without, until there is none."""
+    prompt, namespace = case.keys.base(), case.namespace()
+    for _ in range(case.chance.between(2, 4)):
+        _arrive(case, prompt + case.keys.some(2) if case.chance.flip(0.5) else prompt, namespace)
+        newest = case.running - 1
+        case.ops.append(ops.Prefill(newest, None if case.chance.flip(0.7) else case.page))
+        if case.chance.flip(0.4):
+            case.ops.append(ops.EvictForAlloc(0, 0, case.states()))
+        if case.chance.flip(0.6):
+            case.ops += (ops.Decode(newest, tokens=case.answer()), ops.Checkpoint(newest))
+        if case.chance.flip(0.5):
+            case.ops.append(ops.Finish(newest))
+            case.running -= 1
 
 
 def linker_ack(case: Case) -> None:

@@ -20,6 +20,7 @@ from treedrift.harness.opening import allows_hostile, names_of, open_lockstep, r
 from treedrift.harness.trace import dump_trace, new_trace, write_trace
 
 from .hypothesis_profiles import settings_named
+from .machine.auxiliary_rules import AuxiliaryRules
 from .machine.base import DivergedError, Listener, TreeMachine
 from .machine.hostile_rules import HostileRules
 from .machine.request_rules import RequestRules
@@ -29,7 +30,7 @@ FINDINGS = Path("build/findings/hypothesis")
 """Where traces of failing examples go."""
 
 
-class Machine(RequestRules, HostileRules):
+class Machine(RequestRules, AuxiliaryRules, HostileRules):
     """Every rule there is; profile and pair switch some of them off."""
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from treedrift.harness import ops
 from treedrift.harness.config import Config
 
-from .case import MAX_I64, Case
+from .case import COMPONENTS, EVICTED, MAX_I64, Case
 from .chance import Chance
 from .configs import draw_config
 from .keys import COLLIDING, NEGATIVE, TOKENS, Keys
@@ -101,7 +101,7 @@ def key_spaces(draw: st.DrawFn, config: Config, negative: bool = False) -> KeySp
     chance = DrawnChance(draw)
     tokens = chance.pick(NEGATIVE) if negative else chance.weighted(TOKENS)
     most = min(config.row_length * 2 // 3, config.capacity * 3 // 4, LONGEST)
-    shift = 1 if config.bigram else 0
+    shift = 1 if config.is_bigram else 0
     length = max(1, min(config.page_size * chance.between(2, 12), most)) + shift
     motifs = draw(_motifs(tokens))
     return KeySpace(
@@ -196,6 +196,42 @@ class Operands:
         return exact | st.integers(1, 6 * page)
 
     @cached_property
+    def auxiliary(self) -> Strategy[ops.ComponentName]:
+        """The tree's components beside Full attention; only where there are some."""
+        return st.sampled_from([name for name in COMPONENTS if name in self.config.components])
+
+    @cached_property
+    def windows(self) -> Strategy[ops.ComponentName]:
+        """The tree's components with a window; only where there are some."""
+        return st.sampled_from([name for name in EVICTED if name in self.config.components])
+
+    @cached_property
+    def gone(self) -> Strategy[dict[str, int]]:
+        """Evicted lengths of an insert, by the fields of the op."""
+        fields = {EVICTED[name]: self.cuts for name in EVICTED if name in self.config.components}
+        return st.fixed_dictionaries(fields)
+
+    @cached_property
+    def states(self) -> Strategy[int]:
+        """States to evict: a few, none or all."""
+        return st.sampled_from((1, 2, 3, 0, self.config.states))
+
+    @cached_property
+    def shortfalls(self) -> Strategy[tuple[int, int, int]]:
+        """Tokens, window tokens and states to evict, each only where there are any."""
+        none = st.just(0)
+        return st.tuples(
+            none | self.amounts if len(self.config.components) > 1 else self.amounts,
+            none | self.amounts if self.config.has_windows else none,
+            none | self.states if self.config.has_states else none,
+        )
+
+    @cached_property
+    def cows(self) -> Strategy[bool]:
+        """Whether a request starts from a cached state."""
+        return st.sampled_from((True, True, False) if self.config.has_states else (True,))
+
+    @cached_property
     def counts(self) -> Strategy[int | None]:
         """Tokens of one chunk of a prompt; None for all that is left."""
         return st.none() | st.integers(1, 2 * self.space.page)
@@ -207,11 +243,12 @@ class Operands:
 
     @cached_property
     def labels(self) -> Strategy[dict[str, Any]]:
-        """Priority, session and rotation base, as ops that carry tokens name them."""
+        """Priority, session, rotation base and copy-on-write, as an arrival names them."""
         fields: dict[str, Strategy[Any]] = {
             "priority": self.priorities,
             "session_id": self.sessions,
             "rotation_base": self.rotations,
+            "cow": self.cows,
         }
         return st.fixed_dictionaries(fields)
 
@@ -273,14 +310,8 @@ class DrawnCase(Case):
     def __init__(self, draw: st.DrawFn, operands: Operands) -> None:
         """An empty trace; its features are those of the operands' key space."""
         space = operands.space
-        self.chance = DrawnChance(draw)
-        self.config = operands.config
-        self.keys = DrawnKeys(draw, operands)
-        self.hostile = operands.hostile
-        self.ops = []
-        self.page = space.page
-        self.running = 0
-        self.locks = 0
+        keys = DrawnKeys(draw, operands)
+        self._begin(DrawnChance(draw), operands.config, keys, operands.hostile)
         self.rotating = space.rotating
         self.with_priorities = space.with_priorities
         self.with_sessions = space.with_sessions

@@ -12,18 +12,26 @@ from collections.abc import Callable
 from treedrift.harness.config import Config
 from treedrift.harness.ops import AnyOp
 
+from . import auxiliary_steps as auxiliary
 from . import core_steps as core
 from . import request_steps as request
 from .case import Case
 from .chance import Chance, Wheel
 from .configs import draw_config
+from .hostile_auxiliary_steps import (
+    HOSTILE_AUXILIARY_STEPS,
+    HOSTILE_STATE_STEPS,
+    HOSTILE_WINDOW_STEPS,
+)
 from .hostile_steps import HOSTILE_STEPS
 from .keys import Keys
 from .profiles import Profile
 
 Step = Callable[[Case], None]
+Table = dict[str, tuple[float, Step]]
+"""Steps by name, with their usual weights."""
 
-REQUEST_STEPS: dict[str, tuple[float, Step]] = {
+REQUEST_STEPS: Table = {
     "arrive": (4.0, request.arrive),
     "turn": (2.0, request.turn),
     "crowd": (0.7, request.crowd),
@@ -42,7 +50,7 @@ REQUEST_STEPS: dict[str, tuple[float, Step]] = {
     "drain_events": (0.3, request.drain_events),
     "name_adapter": (0.05, request.name_adapter),
 }
-CORE_STEPS: dict[str, tuple[float, Step]] = {
+CORE_STEPS: Table = {
     "match": (4.0, core.match),
     "insert": (6.0, core.insert),
     "repeat": (0.6, core.repeat),
@@ -63,10 +71,35 @@ CORE_STEPS: dict[str, tuple[float, Step]] = {
     "mark_stored": (0.1, core.mark_stored),
     "set_flag": (0.15, core.set_flag),
 }
-"""Every step with its usual weight."""
+"""The steps of every tree."""
+
+WINDOW_REQUEST_STEPS: Table = {"early_release": (0.7, request.early_release)}
+STATE_REQUEST_STEPS: Table = {"copies": (0.6, request.copies)}
+AUXILIARY_REQUEST_STEPS: Table = {"share": (0.6, request.share)}
+AUXILIARY_CORE_STEPS: Table = {
+    "aux_walk": (1.0, auxiliary.walk),
+    "store": (0.5, auxiliary.store),
+    "pressed": (0.5, auxiliary.pressed),
+}
+WINDOW_CORE_STEPS: Table = {
+    "recover": (1.2, auxiliary.recover),
+    "window_locks": (0.6, auxiliary.window_locks),
+    "release_window": (0.6, auxiliary.release_window),
+    "ranges": (0.4, auxiliary.ranges),
+    "attach": (0.6, auxiliary.attach),
+}
+STATE_CORE_STEPS: Table = {
+    "capped": (0.7, auxiliary.capped),
+    "cap_path": (0.4, auxiliary.cap_path),
+    "refill": (0.7, auxiliary.refill),
+}
+"""More steps, of trees with windows, with states, or with either."""
 
 _LINKER_STEPS = {"suspend": 8.0, "offload": 6.0, "mark_stored": 3.0, "linker_ack": 5.0}
 """How much more of a step there is when the linker is on."""
+
+_AUXILIARY_SUSPENSIONS = 4.0
+"""How much oftener inserts wait where every window and every state is a barrier."""
 
 _OF_EVENTS = ("drain_events", "name_adapter")
 """Steps that do nothing without KV events."""
@@ -103,7 +136,7 @@ def generate_case(
     chance = Chance(seed, profile.name, hostile)
     negative = hostile and chance.flip(0.12)
     config = draw_config(chance, profile, hashable=not negative)
-    keys = Keys(chance, config.page_size, config.bigram, _longest(chance, config), negative)
+    keys = Keys(chance, config.page_size, config.is_bigram, _longest(chance, config), negative)
     case = Case(chance, config, keys, hostile)
     wheel = draw_steps(chance, profile, config, hostile)
     count = _draw_length(chance) if length is None else length
@@ -126,23 +159,41 @@ def _longest(chance: Chance, config: Config) -> int:
     return max(1, min(pages * config.page_size, most))
 
 
-def steps_of(profile: Profile, config: Config) -> dict[str, tuple[float, Step]]:
+def steps_of(profile: Profile, config: Config) -> Table:
     """Every step of a profile with its weight, which is zero for those that can do nothing."""
-    table: dict[str, tuple[float, Step]] = {}
+    table: Table = {}
     if "request" in profile.levels:
-        table.update(REQUEST_STEPS)
+        table |= REQUEST_STEPS
+        table |= _chosen(config, AUXILIARY_REQUEST_STEPS, WINDOW_REQUEST_STEPS, STATE_REQUEST_STEPS)
     if "core" in profile.levels:
-        table.update(CORE_STEPS)
-        table.update({name: REQUEST_STEPS[name] for name in _SHARED})
+        table |= CORE_STEPS
+        table |= {name: REQUEST_STEPS[name] for name in _SHARED}
+        table |= _chosen(config, AUXILIARY_CORE_STEPS, WINDOW_CORE_STEPS, STATE_CORE_STEPS)
     found = {}
     for name, (usual, step) in table.items():
         weight = profile.weights.get(name, usual)
         if config.linker:
             weight *= _LINKER_STEPS.get(name, 1.0)
+        elif name == "suspend" and len(config.components) > 1:
+            weight *= _AUXILIARY_SUSPENSIONS
         if name in _OF_EVENTS and not config.events:
             weight = 0.0
         found[name] = (weight, step)
     return found
+
+
+def hostile_steps_of(config: Config) -> Table:
+    """Every step that breaks the protocol of such a tree."""
+    more = _chosen(config, HOSTILE_AUXILIARY_STEPS, HOSTILE_WINDOW_STEPS, HOSTILE_STATE_STEPS)
+    return HOSTILE_STEPS | more
+
+
+def _chosen(config: Config, of_either: Table, of_windows: Table, of_states: Table) -> Table:
+    """The steps that a tree of this configuration can use."""
+    chosen = of_either if config.has_windows or config.has_states else {}
+    if config.has_windows:
+        chosen = chosen | of_windows
+    return chosen | of_states if config.has_states else chosen
 
 
 def draw_steps(chance: Chance, profile: Profile, config: Config, hostile: bool) -> Wheel[Step]:
@@ -156,7 +207,7 @@ def draw_steps(chance: Chance, profile: Profile, config: Config, hostile: bool) 
         weights[kept] = table[kept][0]
     steps = [(table[name][1], weight) for name, weight in weights.items()]
     if hostile:
-        steps += _hostile_steps(chance, sum(weights.values()))
+        steps += _hostile_steps(chance, hostile_steps_of(config), sum(weights.values()))
     return Wheel(steps)
 
 
@@ -165,9 +216,9 @@ def _factor(chance: Chance, share: float) -> float:
     return chance.pick(_FACTORS) if chance.flip(share) else 0.0
 
 
-def _hostile_steps(chance: Chance, peaceful: float) -> list[tuple[Step, float]]:
+def _hostile_steps(chance: Chance, table: Table, peaceful: float) -> list[tuple[Step, float]]:
     """Hostile steps whose weights are a fixed share of all."""
-    drawn = [(step, usual * _factor(chance, 0.6)) for usual, step in HOSTILE_STEPS.values()]
+    drawn = [(step, usual * _factor(chance, 0.6)) for usual, step in table.values()]
     total = sum(weight for _, weight in drawn)
     if not total:
         return []

@@ -52,6 +52,7 @@ from .triage import Options, triage
 
 RUN_FOLDER = Path("build/run")
 SAVED = (Path("corpora/seeds"), Path("corpora/regressions"))
+CHECK_PROFILES = "full,hybrid"
 CHECK_SECONDS = 50.0
 CHECK_SHRINK_SECONDS = 10.0
 SHRINK_SECONDS = 30.0
@@ -79,7 +80,7 @@ KnownOption = Annotated[
 def check(
     pair: PairOption = None,
     seed: SeedOption = 1,
-    profile: ProfileOption = "full",
+    profile: ProfileOption = CHECK_PROFILES,
     time: Annotated[str | None, typer.Option(help="How long, as in 50s.")] = None,
     jobs: JobsOption = 2,
     shrink: ShrinkOption = None,

@@ -30,7 +30,9 @@ PairOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")]
 SeedOption = Annotated[int, typer.Option(help="Seed of the campaign.")]
-ProfileOption = Annotated[str, typer.Option(help="Profile of configurations and ops.")]
+ProfileOption = Annotated[
+    str, typer.Option(help="Profile of configurations and ops, or several, as in full,hybrid.")
+]
 JobsOption = Annotated[int, typer.Option(min=1, help="Processes to run in.")]
 DeviceOption = Annotated[str, typer.Option(help="Device of the pools, as in cpu or cuda.")]
 

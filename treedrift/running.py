@@ -21,7 +21,7 @@ from .harness.opening import (
 )
 from .harness.side import Settings, collect_rarely
 from .models import hypothesis_engine
-from .models.profiles import Profile, profile_named
+from .models.profiles import Profile, profile_of, profiles_named
 from .models.swarm import campaign_case
 
 Listener = Callable[[Event], None]
@@ -30,6 +30,7 @@ Listener = Callable[[Event], None]
 class Plan(msgspec.Struct, kw_only=True, frozen=True):
     """A campaign: what to run, on which pairs, for how long, and where traces go.
 
+    `profile` may be a list, as in `full,hybrid`: each case draws one of them by its seed.
     `shard` is which part of how many: machines that share a campaign out run different cases.
     """
 
@@ -57,7 +58,7 @@ def cases_of(plan: Plan, job: int, first: int = 0) -> Iterator[Case]:
         made = hypothesis_engine.cases(plan.seed, plan.profile, hostile, start, stride)
         return islice(map(_with_number, made, count()), first, None)
     seeds = numbered(plan.seed, start + first * stride, stride)
-    return _swarm_cases(profile_named(plan.profile), enumerate(seeds, first), hostile)
+    return _swarm_cases(profiles_named(plan.profile), enumerate(seeds, first), hostile)
 
 
 def _with_number(case: Case, number: int) -> Case:
@@ -66,10 +67,10 @@ def _with_number(case: Case, number: int) -> Case:
 
 
 def _swarm_cases(
-    profile: Profile, seeds: Iterable[tuple[int, int]], hostile: bool
+    profiles: tuple[Profile, ...], seeds: Iterable[tuple[int, int]], hostile: bool
 ) -> Iterator[Case]:
     for number, seed in seeds:
-        config, ops = campaign_case(seed, profile, hostile)
+        config, ops = campaign_case(seed, profile_of(seed, profiles), hostile)
         yield Case(config, ops, seed, number=number)
 
 

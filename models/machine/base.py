@@ -31,10 +31,9 @@ from treedrift.harness.lockstep import Lockstep, Session
 from treedrift.harness.opening import replay_settings
 from treedrift.harness.side import KEEPS_WALKS
 
-from ..hostile_steps import HOSTILE_STEPS
 from ..profiles import Profile
 from ..strategies import Operands, Strategy, operands_of
-from ..swarm import Step, steps_of
+from ..swarm import Step, hostile_steps_of, steps_of
 
 Rule = TypeVar("Rule", bound=Callable[..., Any])
 Listener = Callable[[Config, list[ops.AnyOp]], None]
@@ -59,7 +58,10 @@ RULED: set[str] = set()
 
 CALM = (ops.CoreMatch, ops.Ask, ops.HostEvict, ops.Touch, ops.DrainEvents)
 WALKING = (ops.WalkStart, ops.WalkNext, ops.WalkEnd, ops.EvictLeaf, ops.DropSubtree)
-"""Ops that may come while a walk is open; others change the tree under it, which is hostile."""
+"""Ops that may come while a walk of the Full component is open, if they are of that walk.
+
+Others change the tree under it, which is hostile. Walks of other components bear all but locks.
+"""
 
 
 class DivergedError(AssertionError):
@@ -82,7 +84,10 @@ def _failure_of(signature: str) -> type[DivergedError]:
 
 
 class TreeMachine(RuleBasedStateMachine):
-    """One case of a pair, driven by Hypothesis. Subclasses bring rules and set the first four."""
+    """One case of a pair, driven by Hypothesis. Subclasses bring rules and set the first four.
+
+    `walks` are the components whose device walks should be open.
+    """
 
     lockstep: ClassVar[Lockstep]
     profile: ClassVar[Profile]
@@ -96,6 +101,7 @@ class TreeMachine(RuleBasedStateMachine):
         self.live: list[Handle] = []
         self._given: set[Handle] = set()
         self._dead: list[Handle] = []
+        self.walks: set[ops.ComponentName] = set()
         self.session: Session | None = None
 
     # --- Beginning and end ----------------------------------------------------------------
@@ -143,9 +149,8 @@ class TreeMachine(RuleBasedStateMachine):
         """
         assert self.session is not None
         batch = list(steps)
-        if self.walking and not self.operands.hostile:
-            calm = all(isinstance(op, (*CALM, *WALKING)) for op in batch)
-            batch = batch if calm else [ops.WalkEnd(), *batch]
+        if "full" in self.walks and not self.operands.hostile and not all(map(_is_calm, batch)):
+            batch.insert(0, ops.WalkEnd())
         self.trace += batch
         self.found = self.session.step(batch)
         self._note(batch)
@@ -153,18 +158,19 @@ class TreeMachine(RuleBasedStateMachine):
     def _note(self, batch: list[ops.AnyOp]) -> None:
         for op in batch:
             if isinstance(op, ops.WalkStart):
-                self.walking = True
-            elif isinstance(op, ops.WalkEnd) or type(op) not in KEEPS_WALKS:
-                self.walking = False
+                self.walks.add(op.component)
+            elif isinstance(op, ops.WalkEnd):
+                self.walks.discard(op.component)
+            elif type(op) not in KEEPS_WALKS:
+                self.walks.clear()
+            elif isinstance(op, ops.Lock) and not (op.host or op.force):
+                self.walks.intersection_update({"full"})
         seen = self._seen
         if seen is not None and seen.tree is not None:
             nodes, told = seen.tree["nodes"], len(seen.tree["order"])
             now = [node[0] for node in nodes[:told]]
             self._dead += [handle for handle in self.live if handle not in now]
             self.live = now
-
-    walking = False
-    """Whether a device walk should be open."""
 
     @property
     def _seen(self) -> Any:
@@ -205,6 +211,12 @@ class TreeMachine(RuleBasedStateMachine):
         return f"stale:{self._dead.index(node) if node in self._dead else 0}"
 
 
+def _is_calm(op: ops.AnyOp) -> bool:
+    """Whether an op may come while a walk of the Full component is open."""
+    is_of_it = getattr(op, "component", "full") == "full"
+    return isinstance(op, CALM) or (isinstance(op, WALKING) and is_of_it)
+
+
 def _setups_of_machine() -> Strategy[tuple[Operands, frozenset[str]]]:
     def setup(machine: TreeMachine) -> Strategy[tuple[Operands, frozenset[str]]]:
         return setups(machine.profile, machine.may_be_hostile)
@@ -227,7 +239,7 @@ def setups(
     on = set(common).difference(draw(_some_of(tuple(common)))).union(draw(_some_of(tuple(rare))))
     if not on & fillers:  # A tree that nothing is put into shows nothing.
         on |= fillers
-    return operands, frozenset(on | (set(HOSTILE_STEPS) if hostile else set()))
+    return operands, frozenset(on | (set(hostile_steps_of(operands.config)) if hostile else set()))
 
 
 @cache

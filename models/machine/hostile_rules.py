@@ -14,14 +14,21 @@ from hypothesis.stateful import rule
 
 from treedrift.harness import ops
 
+from ..hostile_auxiliary_steps import (
+    HOSTILE_AUXILIARY_STEPS,
+    HOSTILE_STATE_STEPS,
+    HOSTILE_WINDOW_STEPS,
+)
 from ..hostile_steps import HOSTILE_STEPS
 from .base import HANDLES, Handle, made_by, on
-from .core_rules import RECEIPTS, CoreRules, Serial
+from .core_rules import LOCKS, RECEIPTS, CoreRules, Serial
+
+_STEPS = HOSTILE_STEPS | HOSTILE_AUXILIARY_STEPS | HOSTILE_WINDOW_STEPS | HOSTILE_STATE_STEPS
 
 
 def _rule_of(name: str) -> Callable[..., Any]:
     """The rule of one hostile step; Hypothesis tells rules apart by the function's name."""
-    _, step = HOSTILE_STEPS[name]
+    _, step = _STEPS[name]
 
     def breaks(machine: CoreRules, steps: list[ops.AnyOp]) -> None:
         machine.run(*steps)
@@ -44,6 +51,15 @@ class HostileRules(CoreRules):
     hostile_victims = _rule_of("hostile_victims")
     hostile_handles = _rule_of("hostile_handles")
     hostile_misuse = _rule_of("hostile_misuse")
+    hostile_lock_in_walk = _rule_of("hostile_lock_in_walk")
+    hostile_store = _rule_of("hostile_store")
+    hostile_changes = _rule_of("hostile_changes")
+    hostile_window_receipts = _rule_of("hostile_window_receipts")
+    hostile_stranded = _rule_of("hostile_stranded")
+    hostile_lengths = _rule_of("hostile_lengths")
+    hostile_spans = _rule_of("hostile_spans")
+    hostile_states = _rule_of("hostile_states")
+    hostile_caps = _rule_of("hostile_caps")
 
     @on("hostile_receipts")
     @rule(receipt=RECEIPTS)
@@ -51,6 +67,12 @@ class HostileRules(CoreRules):
         """A receipt is used a second time (LOCK-12)."""
         place = self._released.index(receipt) if receipt in self._released else 0
         self.run(ops.Unlock(place, receipt="released"))
+
+    @on("hostile_window_receipts")
+    @rule(lock=LOCKS, window=st.sampled_from((None, "swa", "aux_swa")))
+    def release_window_again(self, lock: Serial, window: ops.ComponentName | None) -> None:
+        """A window is given up whether it is there or not (SWA-L17)."""
+        self.run(ops.ReleaseWindow(self.place("lock", lock), window, force=True))
 
     @on("hostile_victims")
     @rule(node=HANDLES, drop=st.booleans())

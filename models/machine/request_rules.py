@@ -50,6 +50,29 @@ class RequestRules(TreeMachine):
         self.run(ops.Arrive(tokens, namespace=namespace, **labels))
         return self._admitted(tokens)
 
+    @on("share")
+    @precondition(has_free_row)
+    @rule(
+        target=REQUESTS,
+        text=TEXTS,
+        more=of("some"),
+        cut=of("cuts"),
+        cow=of("cows"),
+        gone=of("shortfalls"),
+    )
+    def branch(
+        self,
+        text: tuple[int, ...],
+        more: list[int],
+        cut: int,
+        cow: bool,
+        gone: tuple[int, int, int],
+    ) -> MultipleResults[Serial]:
+        """A prompt shares what a request has left, after some of its windows and states went."""
+        tokens = [*text[:cut], *more]
+        self.run(ops.Evict(0, *gone[1:]), ops.Arrive(tokens, cow=cow))
+        return self._admitted(tokens)
+
     @on("turn")
     @precondition(has_free_row)
     @rule(target=REQUESTS, text=TEXTS, more=of("some"), namespace=of("namespaces"))
@@ -104,6 +127,12 @@ class RequestRules(TreeMachine):
         """A request produces tokens that nobody else has."""
         self.run(ops.Decode(_place(self.running, request), invent=invent))
 
+    @on("early_release")
+    @rule(request=REQUESTS)
+    def early_release(self, request: Serial) -> None:
+        """A request gives the window of its prefix up."""
+        self.run(ops.EarlyRelease(_place(self.running, request)))
+
     @on("checkpoint")
     @rule(request=REQUESTS)
     def checkpoint(self, request: Serial) -> None:
@@ -143,16 +172,16 @@ class RequestRules(TreeMachine):
     # --- The server at large --------------------------------------------------------------
 
     @on("evict")
-    @rule(count=of("amounts"))
-    def evict(self, count: int) -> None:
+    @rule(shortfalls=of("shortfalls"))
+    def evict(self, shortfalls: tuple[int, int, int]) -> None:
         """Memory pressure."""
-        self.run(ops.Evict(count))
+        self.run(ops.Evict(*shortfalls))
 
     @on("evict_for_alloc")
-    @rule(count=of("amounts"))
-    def evict_for_alloc(self, count: int) -> None:
+    @rule(shortfalls=of("shortfalls"))
+    def evict_for_alloc(self, shortfalls: tuple[int, int, int]) -> None:
         """Memory pressure of one allocation."""
-        self.run(ops.EvictForAlloc(count))
+        self.run(ops.EvictForAlloc(*shortfalls))
 
     @on("touch")
     @rule(tokens=of("keys"), namespace=of("namespaces"))

@@ -17,13 +17,17 @@ from treedrift.harness.campaign import Case
 from treedrift.harness.config import Config, problems
 from treedrift.harness.trace import OP_TYPES, new_trace, validate
 from treedrift.models import hypothesis_engine
-from treedrift.models.hostile_steps import HOSTILE_STEPS
 from treedrift.models.hypothesis_engine import MissingHypothesisError
 from treedrift.models.profiles import PROFILES, Profile, UnknownProfileError, profile_named
 from treedrift.models.strategies import Operands, cases, configs, operands_of
-from treedrift.models.swarm import CORE_STEPS, REQUEST_STEPS
+from treedrift.models.swarm import hostile_steps_of, steps_of
 
 FULL = profile_named("full")
+EVERYTHING = Profile(
+    name="everything",
+    about="all components there are",
+    components=(("full", "swa", "aux_swa", "mamba"),),
+)
 Drawn = tuple[Config, list[ops.AnyOp]]
 
 few = settings(
@@ -40,16 +44,14 @@ def engine(profile: str, hostile: bool, count: int, seed: int = 1) -> list[Case]
     return list(islice(hypothesis_engine.cases(seed, profile, hostile), count))
 
 
-STEPS = {name: step for name, (_, step) in {**REQUEST_STEPS, **CORE_STEPS, **HOSTILE_STEPS}.items()}
-
-
 def test_the_steps_make_every_kind_of_op() -> None:
     kinds: set[str] = set()
 
     @settings(few, max_examples=40)
-    @given(operands_of(FULL, hostile=True), st.data())
+    @given(operands_of(EVERYTHING, hostile=True), st.data())
     def check(operands: Operands, data: st.DataObject) -> None:
-        for step in STEPS.values():
+        config = operands.config
+        for _, step in (steps_of(EVERYTHING, config) | hostile_steps_of(config)).values():
             made = data.draw(operands.made_by(step))
             kinds.update(map(ops.kind_of, made))
             validate(new_trace(operands.config, made))
@@ -72,11 +74,12 @@ def test_configurations_keep_what_a_profile_pins(name: str) -> None:
     check()
 
 
-def test_peaceful_cases_break_no_protocol() -> None:
-    for case in engine("full", False, 25):
+@pytest.mark.parametrize("name", ["full", "hybrid", "windows"])
+def test_peaceful_cases_break_no_protocol(name: str) -> None:
+    for case in engine(name, False, 25):
         assert not any(map(ops.is_hostile, case.ops))
         validate(new_trace(case.config, case.ops))
-    assert any(ops.is_hostile(op) for case in engine("full", True, 25) for op in case.ops)
+    assert any(ops.is_hostile(op) for case in engine(name, True, 25) for op in case.ops)
 
 
 def test_cases_keep_to_the_levels_and_weights_of_a_profile() -> None:
@@ -122,6 +125,16 @@ def test_jobs_share_the_cases_out() -> None:
     whole = engine("full", False, 2 * size)
     parts = [list(islice(hypothesis_engine.cases(1, "full", job=n, jobs=2), size)) for n in (0, 1)]
     assert parts[0] + parts[1] == whole
+
+
+def test_each_batch_has_one_of_several_profiles() -> None:
+    size = hypothesis_engine.BATCH_CASES
+    made = engine("full,hybrid", False, 8 * size)
+    sets = [{case.config.components for case in made[at : at + size]} for at in range(0, 200, size)]
+    assert {frozenset(one) for one in sets} == {
+        frozenset({("full",)}),
+        frozenset({("full", "swa", "mamba")}),
+    }
 
 
 def test_an_unknown_profile_is_refused_before_anything_is_drawn() -> None:
