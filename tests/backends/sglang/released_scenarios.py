@@ -17,6 +17,7 @@ import torch
 
 from treedrift.backends.contract import (
     AllBlocksCleared,
+    AuxiliaryWindow,
     BackupKV,
     BlockRemoved,
     BlockStored,
@@ -29,6 +30,7 @@ from treedrift.backends.contract import (
     InsertParams,
     InsertProtocolError,
     InvalidArgumentError,
+    MambaEvictExcessPathStates,
     MatchPrefixParams,
     PoolName,
     RadixKey,
@@ -41,6 +43,8 @@ from treedrift.backends.contract import (
 from treedrift.backends.sglang.adapter import SglangCore
 
 FULL = ComponentType.FULL
+SWA = ComponentType.SWA
+MAMBA = ComponentType.MAMBA
 KINDS_OF_UNKNOWN = (UnknownNodeError, CorePoisonedError)
 KINDS_OF_REFUSAL = (ContractError, CorePoisonedError)
 CALLED: dict[str, set[str]] = {"python": set(), "rust": set()}
@@ -375,6 +379,66 @@ def methods_of_components_that_are_not_there(build: Callable[..., Any]) -> None:
         raises(ContractError, lambda: core.swa_tombstone_ranges(key(1), 0, 1))
 
 
+def windows_keep_their_length(build: Callable[..., Any]) -> None:
+    core = build(tree_components=(FULL, SWA), sliding_window_size=2, draft_swa_window=3)
+    params = InsertParams(
+        key=key(*range(1, 9)), value=torch.arange(11, 19), component_evicted_seqlens={SWA: 1}
+    )
+    step = core.begin_insert(params)
+    rebuilt = step.actions
+    assert [action.source_value.tolist() for action in rebuilt] == [
+        [12, 13, 14, 15], [16, 17, 18],
+    ]  # fmt: skip
+    for action in rebuilt:
+        core.set_component_device_value(action.node_id, SWA, action.source_value)
+    leaf = core.resume_insert().result.last_device_node
+    receipt = core.inc_lock_ref(leaf)
+    assert receipt.component_lock_uuids[SWA] is not None
+    assert (core.swa_evictable_size(), core.swa_protected_size()) == (4, 3)
+    core.evict_device_start(SWA, 1)
+    (freed,) = core.evict_device_next_node(SWA, {}).device_frees[SWA]
+    core.evict_device_end(SWA)
+    freed.zero_()
+    root = core.root_node_handle()
+    assert core.collect_full_device_indices(leaf, root).tolist() == list(range(11, 19))
+    assert core.dec_window_lock_only(leaf, SWA, receipt.to_dec_params()).device_frees == {}
+    assert core.swa_tombstone_ranges(key(*range(1, 9)), 0, 8) == [(0, 5)]
+    assert core.attach_swa_window(key(*range(1, 9)), 2, 4, torch.tensor([3, 4])) == []
+
+
+def cores_with_other_state_figures_live_side_by_side(build: Callable[..., Any]) -> None:
+    figures = [(4, -1), (1, 1), (6, 0)]
+    cores = [
+        build(
+            tree_components=(FULL, MAMBA),
+            mamba_cache_chunk_size=chunk,
+            mamba_max_states_per_path=cap,
+        )
+        for chunk, cap in figures
+    ]
+    for core, (chunk, cap) in zip(cores, figures, strict=True):
+        for length, state in ((2, 900), (23, 901)):
+            tokens = range(1, length + 1)
+            value, slot = torch.arange(length), torch.tensor([state])
+            params = InsertParams(key=key(*tokens), value=value, mamba_value=slot)
+            step, freed = core.begin_insert(params), {}  # type: ignore[var-annotated]
+            for action in step.actions:
+                if isinstance(action, MambaEvictExcessPathStates):
+                    core.evict_excess_path_states(action.tail_node_id, freed, {}, [])
+            core.end_insert()
+        assert [slot.tolist() for slot in freed.get(MAMBA, [])] == ([] if cap < 0 else [[900]])
+        assert match(core, *range(1, 23)).mamba_branching_seqlen == 22 // chunk * chunk
+
+
+def a_second_window_is_refused(build: Callable[..., Any]) -> None:
+    second = ComponentType.AUXILIARY_SWA
+    for more in (
+        {"tree_components": (FULL, SWA, second)},
+        {"component_registry_override": {second: AuxiliaryWindow(2)}},
+    ):
+        raises(UnsupportedError, lambda more=more: build(sliding_window_size=4, **more))  # type: ignore[misc]
+
+
 def a_panic_poisons_a_native_core_alone(build: Callable[..., Any]) -> None:
     core = build()
     if core.core.flavour == "python":
@@ -407,6 +471,9 @@ SCENARIOS: list[Callable[[Callable[..., Any]], None]] = [
     settings_are_forwarded,
     errors_come_in_the_contracts_types,
     methods_of_components_that_are_not_there,
+    windows_keep_their_length,
+    cores_with_other_state_figures_live_side_by_side,
+    a_second_window_is_refused,
     a_panic_poisons_a_native_core_alone,
     time_in_the_core_is_counted,
 ]

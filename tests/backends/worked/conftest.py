@@ -162,7 +162,7 @@ class Inserted(msgspec.Struct):
     steps: list[list[tuple[Any, ...]]]
     prefix: int
     last: int
-    adopted: dict[str, list[tuple[int, int]]] | None
+    adopted: dict[str, list[tuple[int, int]]]
     raw: InsertResult
 
 
@@ -276,13 +276,14 @@ class Tree:
     ) -> Inserted:
         result = step.result
         assert result is not None
-        adopted = result.adopted_ranges
+        assert result.last_device_node is not None
+        adopted = result.adopted_ranges or {}
         self.check()
         return Inserted(
             steps=[[self._plain(*one) for one in actions] for actions in applied],
             prefix=result.prefix_len,
             last=self.number(result.last_device_node),
-            adopted=adopted and {NAMES[kind]: ranges for kind, ranges in adopted.items()},
+            adopted={NAMES[kind]: ranges for kind, ranges in adopted.items()},
             raw=result,
         )
 
@@ -361,6 +362,7 @@ class Tree:
 
     def _plain(self, action: CacheAction, answer: Any) -> tuple[Any, ...]:
         """An action as a tuple; that of a window other than the first ends with its name."""
+        plain: tuple[Any, ...]
         match action:
             case FreeDeviceKV():
                 return "free", *(slots.tolist() for slots in action.indices)
