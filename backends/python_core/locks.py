@@ -92,19 +92,19 @@ class LockCalls(CoreBase):
     ) -> DecSwaLockOnlyResult:
         """Release one window of a receipt and nothing else (LOCK-18, SWA-L12).
 
-        Raises `ContractError` for a component that is no window of this core, and for a lock that
-        is not held.
+        Nothing on the root and for a window that the lock skipped. Raises `ContractError` for a
+        component that is no window of this core, and for a lock that is not held.
         """
         arguments.handle(node_id)
         component_type = arguments.component(component_type)
         receipt = _convert(node_id, params)
         node = self._node(node_id)
-        window = self._find_window(component_type)
-        if window is None:
-            raise ContractError(f"{component_type.name} is no window component of this core")
         _check_anchor(node, receipt)
         if node is self._tree.root or component_type in receipt.skipped_lock_components:
             return DecSwaLockOnlyResult()
+        window = self._find_window(component_type)
+        if window is None:
+            raise ContractError(f"{component_type.name} is no window component of this core")
         window.check_release(node, receipt)
         return _freed_early(window, window.release_early(node, receipt))
 

@@ -16,6 +16,7 @@ from .base import CoreBase
 from .hashing import fill_hashes
 from .keys import has_negative_token, unpack
 from .node import Node
+from .window import Window
 
 
 class PageNameCalls(CoreBase):
@@ -82,9 +83,12 @@ class PageNameCalls(CoreBase):
     def buffer_backup_pool_keys(
         self, node_id: NodeId, hash_values: list[str]
     ) -> dict[ComponentType, dict[PoolName, list[str]]]:
-        """Nothing: FULL names no pool of its own (BUF-12)."""
+        """No page of a window goes to the host, which buffer-only mode has to be told (BUF-12)."""
         self._node(node_id)
-        return {}
+        if not self.is_host_memory_buffer_only:
+            return {}
+        windows = [each for each in self._tree.auxiliary if isinstance(each, Window)]
+        return {window.component_type: {window.pool_name: []} for window in windows}
 
 
 def _last_hash(node: Node) -> str | None:

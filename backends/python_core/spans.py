@@ -28,6 +28,8 @@ class SpanCalls(CoreBase):
         `ContractError` for a span that does not fit the key or a component that is no window here.
         """
         window, packed = self._look_up(key, start, end, component_type)
+        if end > self._tree.layout.units(key):
+            raise ContractError(f"[{start}, {end}) does not fit the key")
         ranges: list[tuple[int, int]] = []
         for node, node_start, matched in self._matched(packed, end):
             first, last = max(node_start, start), min(node_start + matched, end)
@@ -74,16 +76,15 @@ class SpanCalls(CoreBase):
     def _look_up(
         self, key: RadixKey, start: int, end: int, component_type: ComponentType
     ) -> tuple[Window, PackedKey]:
-        """The window and the key of a call whose span fits the key."""
+        """The window and the key of a call, once its arguments are converted."""
         component_type = arguments.component(component_type)
         start, end = arguments.unsigned(start, "start"), arguments.unsigned(end, "end")
         packed = self._tree.layout.pack(key)
         component = self._find_component(component_type)
         if not isinstance(component, Window):
             raise lacking(component_type)
-        length = self._tree.layout.units(key)
-        if not start <= end <= length:
-            raise ContractError(f"[{start}, {end}) is no span of a key of {length} units")
+        if start > end:
+            raise ContractError(f"[{start}, {end}) is no span")
         return component, packed
 
     def _check_rows(self, rows: torch.Tensor, start: int, end: int) -> None:
@@ -91,13 +92,13 @@ class SpanCalls(CoreBase):
             raise ContractError(f"rows of shape {tuple(rows.shape)} do not fit [{start}, {end})")
         if rows.dtype != torch.int64 or rows.device != self.device:
             raise ContractError(f"rows must be int64 on {self.device}, got {rows.dtype}")
-        if start % self.page_size or end % self.page_size:
-            raise ContractError(f"[{start}, {end}) does not consist of whole pages")
 
     def _uncovered(
         self, window: Window, key: PackedKey, start: int, end: int
     ) -> list[tuple[Node, int]]:
         """The nodes that make up a span, all without a value, with where each begins."""
+        if start % self.page_size or end % self.page_size:
+            raise ContractError(f"[{start}, {end}) does not consist of whole pages")
         pieces = []
         covered = start
         for node, node_start, matched in self._matched(key, end):

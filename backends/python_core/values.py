@@ -138,14 +138,13 @@ class ValueCalls(CoreBase):
         """
         arguments.handle(node_id)
         component_type = arguments.component(component_type)
-        arguments.tensor(value, "value")
+        arguments.device_indices(arguments.tensor(value, "value"), self.device, 0)
         node = self._node(node_id)
         component = self._component(component_type)
         if not isinstance(component, AuxiliaryComponent):
             raise ContractError("FULL's value is set by inserts alone")
         if node is self._tree.root or component.data(node).device_value is not None:
             raise ContractError(f"node {node.id} takes no value of {component_type.name}")
-        arguments.device_indices(value, self.device, 0)
         if len(value) != component.value_length(node):
             raise ContractError(f"{len(value)} entries do not fit node {node.id}")
         component.store(node, value)

@@ -54,8 +54,7 @@ class WindowComponent(Window):
             if live is None:
                 continue
             end = live + segment.length
-            if segment is target:
-                self._cap(target, insertion)
+            self._cap(segment, insertion)
             for piece, _ in segments(segment, live, end):
                 self._request_rebuild(piece, insertion)
             insertion.result.record_adopted_range(self.component_type, live, end)
@@ -93,7 +92,7 @@ class WindowComponent(Window):
         kept, incoming = segment.full.device_value, insertion.value[start:end]
         assert kept is not None
         insertion.result.record_adopted_range(self.component_type, start, end)
-        if segment.full.lock_ref > 0:
+        if segment.full.lock_ref > 0 or self._is_needed_elsewhere(segment):
             insertion.pending.append(
                 RecoverSWAWithLockedFull(segment.id, kept, incoming, self.component_type)
             )
@@ -103,6 +102,14 @@ class WindowComponent(Window):
         insertion.result.record_adopted_range(ComponentType.FULL, start, end)
         insertion.pending.append(FreeDeviceKVFullOnly([kept]))
         self._request_rebuild(segment, insertion)
+
+    def _is_needed_elsewhere(self, segment: Node) -> bool:
+        """Whether another window's value hangs on the slots that FULL has now."""
+        others = (each for each in self._tree.auxiliary if each is not self)
+        return any(
+            isinstance(each, Window) and each.data(segment).device_value is not None
+            for each in others
+        )
 
     def _request_rebuild(self, node: Node, insertion: Insertion) -> None:
         slots = node.full.device_value
