@@ -55,8 +55,9 @@ def build_components(release: Release, values: Values, given: Any, params: Cache
     cache_stub = SimpleNamespace(
         enable_session_radix_cache=params.enable_session_radix_cache,
         token_to_kv_pool_allocator=given.token_to_kv_pool_allocator,
-        # Read when a path gives states up.
+        # Read when a path gives states up, and when a node is offloaded.
         tree_components=given.tree_components,
+        page_size=given.page_size,
     )
     return {
         values.component_in(kind): release.type(_CLASSES[kind])(cache_stub, given) for kind in kinds
