@@ -236,8 +236,8 @@ class Lock(Op, tag="lock"):
     """`inc_lock_ref`; with `host`, `inc_host_lock_ref`. The receipt is kept.
 
     A device lock ends open walks of auxiliary components first, which must not meet a lock between
-    two steps (SWA-E4, MAM-E16); `force` leaves them open (hostile). Skipping `swa` but not `mamba`
-    is hostile: a window may go under a locked state (MAM-L14).
+    two steps (SWA-E4, MAM-E16); `force` leaves them open (hostile). Skipping a window but not `mamba`
+    is hostile: the window may go under a locked state (MAM-L14).
     """
 
     node: NodeRef
@@ -488,7 +488,8 @@ def is_hostile(op: Op) -> bool:
                 or any(number is not None and number < 0 for number in raw)
             )
         case Lock(skip=skip, force=force):
-            return force or ("swa" in skip and "mamba" not in skip) or _is_wild(op)
+            leaves_states = bool({"swa", "aux_swa"} & set(skip)) and "mamba" not in skip
+            return force or leaves_states or _is_wild(op)
         case ReleaseWindow(receipt=receipt, window=window, force=force):
             return receipt != "own" or window == "swa" or force
         case Unlock(receipt=receipt, window=window, skip_swa=skip_swa):
