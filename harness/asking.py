@@ -12,14 +12,15 @@ from . import ops
 if TYPE_CHECKING:
     from .execute import CoreOps
 
-FULL = ComponentType.FULL
+EVERYWHERE = (ComponentType.FULL, ComponentType.SWA, ComponentType.MAMBA)
+"""Components whose sizes every core tells, 0 where it has no such component (SIZE-1)."""
 
 
 def ask(side: CoreOps, op: ops.Ask) -> None:
     """Put one question to the core; the recording holds the answer."""
     nodes = [node for node in map(side.node, op.nodes) if node is not None]
     if op.about in _ABOUT_TREE:
-        _ABOUT_TREE[op.about](side.core, op)
+        _ABOUT_TREE[op.about](side, op)
     elif op.about in ("path", "order"):
         about_many = {"path": side.core.collect_path_info, "order": side.core.dfs_weight_order}
         about_many[op.about](nodes)
@@ -30,7 +31,7 @@ def ask(side: CoreOps, op: ops.Ask) -> None:
             side.core.collect_full_device_indices(nodes[0], _ancestor(side.core, nodes, op))
     else:
         for node in nodes:
-            _ABOUT_NODE[op.about](side.core, node, op)
+            _ABOUT_NODE[op.about](side, node, op)
 
 
 def _ancestor(core: TreeCore, nodes: list[NodeId], op: ops.Ask) -> NodeId:
@@ -42,57 +43,58 @@ def _ancestor(core: TreeCore, nodes: list[NodeId], op: ops.Ask) -> NodeId:
     return chain[op.number % len(chain)]
 
 
-def _hashes(core: TreeCore, node: NodeId, op: ops.Ask) -> None:
-    core.get_hash_values(node)
-    core.get_last_hash_value(node)
-    core.get_prefix_hash_values(node)
+def _hashes(side: CoreOps, node: NodeId, op: ops.Ask) -> None:
+    side.core.get_hash_values(node)
+    side.core.get_last_hash_value(node)
+    side.core.get_prefix_hash_values(node)
 
 
-def _snapshot(core: TreeCore, node: NodeId, op: ops.Ask) -> None:
-    core.snapshot_buffer_backup(node, op.flag)
+def _snapshot(side: CoreOps, node: NodeId, op: ops.Ask) -> None:
+    side.core.snapshot_buffer_backup(node, op.flag)
 
 
-def _validate(core: TreeCore, node: NodeId, op: ops.Ask) -> None:
-    core.validate_buffer_backup(node, op.number)
+def _validate(side: CoreOps, node: NodeId, op: ops.Ask) -> None:
+    side.core.validate_buffer_backup(node, op.number)
 
 
-def _rotation(core: TreeCore, node: NodeId, op: ops.Ask) -> None:
-    core.rotation_base_of(node)
-    core.rotation_phase_of(node)
+def _rotation(side: CoreOps, node: NodeId, op: ops.Ask) -> None:
+    side.core.rotation_base_of(node)
+    side.core.rotation_phase_of(node)
 
 
-def _predicates(core: TreeCore, node: NodeId, op: ops.Ask) -> None:
-    core.is_root(node)
-    core.is_backuped(node)
-    core.is_full_device_evicted(node)
-    core.get_component_device_value(node, FULL)
-    core.component_has_host_value_only(node, FULL)
-    core.prefetch_anchor_info(node)
-    core.build_storage_backup_spec(node, op.flag)
+def _predicates(side: CoreOps, node: NodeId, op: ops.Ask) -> None:
+    side.core.is_root(node)
+    side.core.is_backuped(node)
+    side.core.is_full_device_evicted(node)
+    for component in side.components:
+        side.core.get_component_device_value(node, component)
+        side.core.component_has_host_value_only(node, component)
+    side.core.prefetch_anchor_info(node)
+    side.core.build_storage_backup_spec(node, op.flag)
 
 
-def _backup_chain(core: TreeCore, node: NodeId, op: ops.Ask) -> None:
-    core.build_backup_kv_action(node)
-    core.build_external_linker_offload_transfers(node)
+def _backup_chain(side: CoreOps, node: NodeId, op: ops.Ask) -> None:
+    side.core.build_backup_kv_action(node)
+    side.core.build_external_linker_offload_transfers(node)
 
 
-def _sizes(core: TreeCore, op: ops.Ask) -> None:
-    for component in (FULL, ComponentType.SWA, ComponentType.MAMBA):
-        core.component_evictable_size(component)
-        core.component_protected_size(component)
+def _sizes(side: CoreOps, op: ops.Ask) -> None:
+    for component in dict.fromkeys((*EVERYWHERE, *side.components)):
+        side.core.component_evictable_size(component)
+        side.core.component_protected_size(component)
     for name in ("evictable", "protected"):
         for prefix in ("", "full_", "swa_", "mamba_"):
-            getattr(core, f"{prefix}{name}_size")()
-    core.total_size()
+            getattr(side.core, f"{prefix}{name}_size")()
+    side.core.total_size()
 
 
-def _flatten(core: TreeCore, op: ops.Ask) -> None:
-    core.all_values_flatten()
-    core.all_mamba_values_flatten()
+def _flatten(side: CoreOps, op: ops.Ask) -> None:
+    side.core.all_values_flatten()
+    side.core.all_mamba_values_flatten()
 
 
-def _canary(core: TreeCore, op: ops.Ask) -> None:
-    core.walk_for_kv_canary(op.flag, bool(op.number % 2))
+def _canary(side: CoreOps, op: ops.Ask) -> None:
+    side.core.walk_for_kv_canary(op.flag, bool(op.number % 2))
 
 
 def _sanity(side: CoreOps, nodes: list[NodeId]) -> None:
@@ -110,12 +112,12 @@ def _sanity(side: CoreOps, nodes: list[NodeId]) -> None:
         core.sanity_check([], list(enumerate(nodes)))
 
 
-_ABOUT_TREE: dict[str, Callable[[TreeCore, ops.Ask], None]] = {
+_ABOUT_TREE: dict[str, Callable[[CoreOps, ops.Ask], None]] = {
     "canary": _canary,
     "flatten": _flatten,
     "sizes": _sizes,
 }
-_ABOUT_NODE: dict[str, Callable[[TreeCore, NodeId, ops.Ask], None]] = {
+_ABOUT_NODE: dict[str, Callable[[CoreOps, NodeId, ops.Ask], None]] = {
     "hashes": _hashes,
     "snapshot": _snapshot,
     "validate": _validate,

@@ -50,8 +50,29 @@ NODE_FACTS = (
     "last_hash_value",
     "prefix_hash_values",
     "rotation_base",
+    "swa_value",
+    "aux_swa_value",
+    "mamba_value",
 )
-SIZE_NAMES = ("evictable", "protected", "has_ongoing_insert", "free", "requests")
+"""What is told of a node; the last three only in trees with more than FULL."""
+
+SIZE_NAMES = (
+    "evictable",
+    "protected",
+    "has_ongoing_insert",
+    "free",
+    "requests",
+    "swa_evictable",
+    "swa_protected",
+    "swa_free",
+    "aux_swa_evictable",
+    "aux_swa_protected",
+    "aux_swa_free",
+    "mamba_evictable",
+    "mamba_protected",
+    "mamba_free",
+)
+"""What is counted after an op; those of windows and states only in trees with more than FULL."""
 
 
 class Difference(msgspec.Struct):

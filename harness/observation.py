@@ -6,20 +6,35 @@ difference is ever decoded.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import torch
 
-from ..backends.contract import ComponentType, NodeId, SanityCheckError, TreeCore
+from ..backends.contract import (
+    ComponentType,
+    NodeId,
+    SanityCheckError,
+    TreeCore,
+    TreePathNodeInfo,
+)
 from ..backends.inspection import TreeSnapshot
-from ..backends.pools import Pools
+from ..backends.pools import Pools, StatePool, WindowPool
 from .canonical import Names, Plain, pack, tensor, value
 
 if TYPE_CHECKING:
     from .cache import Cache
 
-FULL = ComponentType.FULL
+Paths = tuple[tuple[TreePathNodeInfo, ...], ...]
+
+FULL, MAMBA = ComponentType.FULL, ComponentType.MAMBA
+
+AUXILIARIES = (ComponentType.SWA, ComponentType.AUXILIARY_SWA, MAMBA)
+"""Components besides FULL, in the order in which sizes and values are told."""
+
+PLAIN_SIZES = 5
+"""Counters that every side has; three for each other component follow."""
 
 
 class Finding(msgspec.Struct, array_like=True):
@@ -61,15 +76,50 @@ def decode(data: bytes) -> Observation:
     return _DECODER.decode(data)
 
 
-def sizes(core: TreeCore, pools: Pools, requests: int) -> list[int]:
-    """Counters of a side after an op, in the order of `compare.SIZE_NAMES`."""
-    return [
+def sizes(
+    core: TreeCore, pools: Pools, requests: int, components: Sequence[ComponentType]
+) -> list[int]:
+    """Counters of a side after an op, in the order of `compare.SIZE_NAMES`.
+
+    A tree of FULL alone has nothing to tell of the others.
+    """
+    told = [
         core.component_evictable_size(FULL),
         core.component_protected_size(FULL),
         int(core.has_ongoing_insert()),
         pools.allocator.available_size(),
         requests,
     ]
+    for kind in AUXILIARIES if len(components) > 1 else ():
+        if kind in components:
+            pool = pool_of(pools, kind)
+            told += [
+                core.component_evictable_size(kind),
+                core.component_protected_size(kind),
+                pool.available_size(),
+            ]
+        else:
+            told += [0, 0, 0]
+    return told
+
+
+def ledgers(
+    told: list[int], components: Sequence[ComponentType]
+) -> dict[ComponentType, tuple[int, int]]:
+    """Evictable and protected size of each component, out of `sizes`."""
+    counted = {FULL: (told[0], told[1])}
+    for number, kind in enumerate(AUXILIARIES):
+        if kind in components:
+            place = PLAIN_SIZES + 3 * number
+            counted[kind] = (told[place], told[place + 1])
+    return counted
+
+
+def pool_of(pools: Pools, component: ComponentType) -> WindowPool | StatePool:
+    """The pool of a component besides FULL. Raises `KeyError` if the tree has none of it."""
+    if component is MAMBA and pools.states is not None:
+        return pools.states
+    return pools.windows[component]
 
 
 def free_list(pools: Pools) -> list[int]:
@@ -77,24 +127,43 @@ def free_list(pools: Pools) -> list[int]:
     return pools.allocator.free_list() + pools.allocator.staged_list()
 
 
+def known_nodes(
+    core: TreeCore, live: list[NodeId], met: list[NodeId]
+) -> tuple[Paths, list[NodeId]]:
+    """The paths to handles that are alive, and all nodes on these paths.
+
+    `live` are those that ops know, `met` others that an earlier look came across: a node that a
+    split made is told to no op, and outlives all that were told below it.
+    """
+    paths = core.collect_path_info(live)
+    known = dict.fromkeys([*live, *(info.node_id for path in paths for info in path)])
+    rest = [node for node in met if node not in known]
+    if rest:
+        more = core.collect_path_info(rest)
+        known |= dict.fromkeys([*rest, *(info.node_id for path in more for info in path)])
+        paths += more
+    return paths, list(known)
+
+
 def tree(
     core: TreeCore,
     cache: Cache,
     names: Names,
     live: list[NodeId],
+    known: tuple[Paths, list[NodeId]],
     ordered: bool,
     whole_pool: bool,
 ) -> Plain:
     """The whole state of a side through the contract alone.
 
-    `live` are the handles that ops know; with the ancestors that their paths tell of, these are
-    all nodes, since every leaf was told when it was inserted.
+    `live` are the handles that ops know, `known` what `known_nodes` found.
     """
-    paths = core.collect_path_info(live)
-    known = dict.fromkeys([*live, *(info.node_id for path in paths for info in path)])
-    nodes = [_node(core, names, node) for node in known]
+    components = cache.config.component_types()
+    paths, known_ids = known
+    nodes = [_node(core, names, node, components) for node in known_ids]
     flat = core.all_values_flatten()
-    return {
+    more = _auxiliary(cache, whole_pool) if len(components) > 1 else {}
+    return more | {
         "paths": value(names, paths),
         "nodes": nodes,
         "values": tensor(flat if ordered else flat.sort().values),
@@ -133,9 +202,29 @@ def _rows(cache: Cache) -> list[torch.Tensor]:
     return [request.slots[: request.computed_len] for request in cache.requests]
 
 
-def _node(core: TreeCore, names: Names, node: NodeId) -> list[Plain]:
+def _auxiliary(cache: Cache, whole_pool: bool) -> dict[str, Plain]:
+    """What windows and states have besides: whole free lists, and what requests own."""
+    pools = cache.pools
+    return {
+        "window_free": {
+            int(kind): pool.free_list() + pool.staged_list() if whole_pool else None
+            for kind, pool in pools.windows.items()
+        },
+        "state_free": pools.states.free_list() if pools.states and whole_pool else None,
+        "states": [cache.private_states(request) for request in cache.requests],
+    }
+
+
+def _node(
+    core: TreeCore, names: Names, node: NodeId, components: Sequence[ComponentType]
+) -> list[Plain]:
     is_root = core.is_root(node)
     device = None if is_root else core.get_component_device_value(node, FULL)
+    others: list[Plain] = []
+    for kind in AUXILIARIES if len(components) > 1 else ():
+        is_there = kind in components and not is_root
+        found = core.get_component_device_value(node, kind) if is_there else None
+        others.append(value(names, found))
     return [
         names.handle(node),
         is_root,
@@ -146,6 +235,7 @@ def _node(core: TreeCore, names: Names, node: NodeId) -> list[Plain]:
         core.get_last_hash_value(node),
         value(names, core.get_prefix_hash_values(node)),
         core.rotation_base_of(node),
+        *others,
     ]
 
 
@@ -161,6 +251,9 @@ def snapshot(taken: TreeSnapshot, names: Names) -> TreeSnapshot:
         for uuids in (node.device_lock_uuid, node.host_lock_uuid):
             for kind, uuid in uuids.items():
                 uuids[kind] = names.receipt(uuid)
+    for lists in (taken.lru_lists, taken.host_lru_lists):
+        for kind, members in lists.items():
+            lists[kind] = list(map(handle, members))
     taken.device_leaves = sorted(map(handle, taken.device_leaves))
     taken.host_leaves = sorted(map(handle, taken.host_leaves))
     return taken

@@ -10,14 +10,19 @@ import hashlib
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from ..backends.contract import (
     AllBlocksCleared,
     BlockRemoved,
     BlockStored,
+    ComponentType,
     KvEvent,
+    NodeId,
     StorageMedium,
     TreeCore,
 )
+from ..backends.pools import StatePool, WindowPool
 from .config import Config
 from .observation import Finding, free_list
 
@@ -25,36 +30,102 @@ if TYPE_CHECKING:
     from .cache import Cache
 
 
-def conservation(core: TreeCore, cache: Cache) -> list[Finding]:
-    """Every page is free, in the tree, or held by a request: exactly once (POOL-61, CTL-60)."""
-    page_size = cache.config.page_size
+def conservation(core: TreeCore, cache: Cache, nodes: list[NodeId]) -> list[Finding]:
+    """Every slot of every pool is free, in the tree, or held by a request: exactly once.
+
+    That is POOL-61 and CTL-60, by pages. `nodes` are all nodes that are known.
+    """
     in_tree = core.all_values_flatten()
-    pages = Counter(_pages(in_tree.tolist(), page_size))
-    pages.update(free_list(cache.pools))
+    page_size = cache.config.page_size
+    owned = Counter(_pages(in_tree.tolist(), page_size))
+    owned.update(free_list(cache.pools))
     for request in cache.requests:
-        pages.update(_pages(cache.private_slots(request).tolist(), page_size))
-    first, last = 1, cache.config.capacity // page_size
-    found = []
-    double = sorted(page for page, count in pages.items() if count > 1)
-    if double:
-        found.append(Finding("conservation", f"pages with two owners: {double[:8]}"))
-    foreign = sorted(page for page in pages if not first <= page <= last)
-    if foreign:
-        found.append(Finding("conservation", f"pages that the pool never had: {foreign[:8]}"))
-    lost = [page for page in range(first, last + 1) if page not in pages]
-    if lost:
-        found.append(Finding("conservation", f"pages that nobody owns: {lost[:8]}"))
+        owned.update(_pages(cache.private_slots(request).tolist(), page_size))
+    found = _owners("", owned, cache.config.capacity // page_size)
     total, _ = core.total_size()
     ledgers = core.evictable_size() + core.protected_size()
     if not ledgers == total == in_tree.numel():
         counted = f"evictable + protected {ledgers}, total {total}, slots {in_tree.numel()}"
         found.append(Finding("conservation", f"sizes differ: {counted}"))
+    for kind in cache.pools.windows:
+        found += _window_conservation(core, cache, kind, in_tree)
+        found += _mapping(core, cache.pools.windows[kind], kind, nodes)
+    if cache.pools.states is not None:
+        found += _state_conservation(core, cache, cache.pools.states)
+    return found
+
+
+def _owners(of: str, owned: Counter[int], last: int) -> list[Finding]:
+    """Findings about the units of a pool that do not have exactly one owner each."""
+    found = []
+    double = sorted(page for page, count in owned.items() if count > 1)
+    if double:
+        found.append(Finding("conservation", f"{of}pages with two owners: {double[:8]}"))
+    foreign = sorted(page for page in owned if not 1 <= page <= last)
+    if foreign:
+        found.append(Finding("conservation", f"{of}pages that the pool never had: {foreign[:8]}"))
+    lost = [page for page in range(1, last + 1) if page not in owned]
+    if lost:
+        found.append(Finding("conservation", f"{of}pages that nobody owns: {lost[:8]}"))
     return found
 
 
 def _pages(slots: list[int], page_size: int) -> set[int] | list[int]:
     """The pages of slots that one owner holds; with page size 1 every slot counts."""
     return slots if page_size == 1 else {slot // page_size for slot in slots}
+
+
+def _window_conservation(
+    core: TreeCore, cache: Cache, kind: ComponentType, in_tree: torch.Tensor
+) -> list[Finding]:
+    """Window slots have one owner each; those of the tree are the peers of its full slots."""
+    window, page_size = cache.pools.windows[kind], cache.config.page_size
+    if window.is_ring:
+        return []
+    peers = window.translate(in_tree)
+    peers = peers[peers > 0]
+    owned = Counter(_pages(peers.tolist(), page_size))
+    owned.update(window.free_list() + window.staged_list())
+    for request in cache.requests:
+        own = window.translate(cache.window_owned(request, kind))
+        owned.update(_pages(own.tolist(), page_size))
+    found = _owners(f"{kind.name.lower()} ", owned, window.allocator.size // page_size)
+    return found + _ledgers(core, kind, peers.numel())
+
+
+def _mapping(
+    core: TreeCore, window: WindowPool, kind: ComponentType, nodes: list[NodeId]
+) -> list[Finding]:
+    """Full slots of a node are mapped to its window slots, and to nothing without (SWA-V13)."""
+    for node in nodes:
+        full = core.get_component_device_value(node, ComponentType.FULL)
+        if full is None or full.numel() == 0 or window.is_ring:
+            continue
+        peers = core.get_component_device_value(node, kind)
+        expected = torch.zeros_like(full) if peers is None else peers
+        if not torch.equal(window.translate(full), expected):
+            says = f"{kind.name.lower()} slots of a node are not those of its full slots"
+            return [Finding("conservation", says)]
+    return []
+
+
+def _state_conservation(core: TreeCore, cache: Cache, states: StatePool) -> list[Finding]:
+    """States have one owner each (MAM-V8)."""
+    in_tree = core.all_mamba_values_flatten().tolist()
+    owned = Counter(states.free_list() + in_tree)
+    for request in cache.requests:
+        owned.update(cache.private_states(request))
+    found = _owners("mamba ", owned, states.size)
+    return found + _ledgers(core, ComponentType.MAMBA, len(in_tree))
+
+
+def _ledgers(core: TreeCore, kind: ComponentType, stored: int) -> list[Finding]:
+    """Both ledgers of a component count what nodes hold (SWA-V3, MAM-V3)."""
+    counted = core.component_evictable_size(kind) + core.component_protected_size(kind)
+    if counted == stored:
+        return []
+    says = f"{kind.name.lower()} evictable + protected {counted}, stored {stored}"
+    return [Finding("conservation", f"sizes differ: {says}")]
 
 
 class EventIndex:

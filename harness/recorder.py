@@ -33,6 +33,9 @@ UNRECORDED = frozenset({"__init__", "pretty_print"})
 
 PROPERTIES = frozenset({"empty_match_result"})
 
+BUFFERS = frozenset({"device_frees", "host_frees", "cache_actions"})
+"""Parameters that the core fills; they are recorded after the call."""
+
 SETTINGS = (
     "enable_storage",
     "enable_external_cache_linker",
@@ -111,8 +114,8 @@ def _argument_encoder(name: str) -> Encoder:
         return _asked_list
     if name in ("ongoing_write_through", "ongoing_load_back"):
         return _transfers
-    if name in ("device_frees", "host_frees", "cache_actions"):
-        return lambda names, item: None  # Buffers that the core fills, recorded after the call.
+    if name in BUFFERS:
+        return lambda names, item: None
     return argument
 
 
@@ -221,7 +224,7 @@ class Recorder:
         hearer = self._hearer
         hear = hearer.listener(name) if hearer is not None else None
         answers = _answer_types(name)
-        buffers = name == "evict_excess_path_states" or name == "commit_hicache_transfers"
+        buffers = [place for place, asked in enumerate(by_name) if asked in BUFFERS]
 
         def call(*positional: Any, **keywords: Any) -> Any:
             try:
@@ -261,7 +264,9 @@ class Recorder:
                 raise UnreadableAnswerError(f"{name} returned no answer: {error!r}") from error
             entry.append(["ok", plain])
             if buffers:
-                entry.append([value(names, item) for item in (*positional, *keywords.values())])
+                filled = [positional[place] for place in buffers if place < len(positional)]
+                filled += [keywords[asked] for asked in keywords if asked in BUFFERS]
+                entry.append([value(names, item) for item in filled])
             return result
 
         return call

@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..backends.contract import ComponentType, IncLockRefResult, NodeId, TreeCore, UnknownNodeError
+from ..backends.contract import (
+    ComponentType,
+    DecLockRefParams,
+    IncLockRefResult,
+    NodeId,
+    TreeCore,
+    UnknownNodeError,
+)
 from .canonical import Names
 from .ops import NodeRef
 
@@ -24,10 +31,29 @@ class Walk:
 
 @dataclass
 class HeldLock:
-    """A receipt and the node that it is anchored on."""
+    """A receipt and the node that it is anchored on.
+
+    `is_swa_released`: SWA's window, and the state with it, was released early (SWA-L11).
+    `released_windows` were released by themselves (SWA-L12).
+    """
 
     node: NodeId
     receipt: IncLockRefResult
+    is_swa_released: bool = False
+    released_windows: set[ComponentType] = field(default_factory=set)
+
+    def params(self) -> DecLockRefParams:
+        """What is left of the receipt for its release; SWA is left out by `skip_swa` instead."""
+        params = self.receipt.to_dec_params()
+        params.skipped_lock_components += tuple(sorted(self.released_windows))
+        return params
+
+    def holds(self, component: ComponentType) -> bool:
+        """Whether a component's part of the lock is still held."""
+        if component in self.receipt.skipped_lock_components or component in self.released_windows:
+            return False
+        is_early = component in (ComponentType.SWA, ComponentType.MAMBA)
+        return not (self.is_swa_released and is_early)
 
 
 @dataclass

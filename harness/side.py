@@ -18,16 +18,19 @@ import msgspec
 import torch
 
 from ..backends.contract import (
+    AuxiliaryWindow,
     CacheInitParams,
+    ComponentType,
     CorePoisonedError,
     EvictParams,
     KvEventLoraNames,
+    NodeId,
     TreeCore,
 )
 from ..backends.inspection import TreeSnapshot
-from ..backends.pools import PoolError, make_pools
-from . import observation, ops, oracles, tokens
-from .cache import Cache, CacheError, Request
+from ..backends.pools import PoolError
+from . import locking, observation, ops, oracles, tokens, walking
+from .cache import Cache, CacheError, Request, pools_for
 from .canonical import tensor
 from .config import Config
 from .execute import CoreOps
@@ -49,11 +52,15 @@ DURING_INSERT = frozenset[type[Any]](
         ops.Lock,
         ops.Unlock,
         ops.Pin,
+        ops.WindowRanges,
         ops.HostEvict,
         ops.DrainEvents,
     )
 )
 """Ops that may run while an insert is suspended (CTL-23, MATCH-15); others let it end first."""
+
+BELOW_INSERT = (ops.EvictLeaf, ops.DropSubtree, ops.StoreValue, ops.AttachWindow)
+"""Ops whose hostile kinds change the tree below a suspended insert."""
 
 KEEPS_WALKS = frozenset[type[Any]]((*ops.CoreOp.__args__, ops.Touch, ops.DrainEvents))
 """Ops that leave an open walk open; the cache's own evictions need it closed."""
@@ -61,6 +68,11 @@ KEEPS_WALKS = frozenset[type[Any]]((*ops.CoreOp.__args__, ops.Touch, ops.DrainEv
 
 YOUNG_OBJECTS = 20_000
 """New objects between two collections of the youngest; Python's own 700 are two ops' worth."""
+
+
+def may_run_during_insert(op: ops.AnyOp) -> bool:
+    """Whether an op leaves a suspended insert as it is."""
+    return type(op) in DURING_INSERT or (isinstance(op, BELOW_INSERT) and ops.is_hostile(op))
 
 
 class Settings(msgspec.Struct, kw_only=True, frozen=True):
@@ -108,15 +120,7 @@ class LocalSide:
     def open(self, config: Config, settings: Settings) -> str | None:
         """Build a fresh side; the class of the error if the core refuses the configuration."""
         self.config, self.settings = config, settings
-        self.pools = make_pools(
-            config.capacity,
-            config.rows,
-            config.row_length,
-            config.page_size,
-            config.need_sort,
-            settings.device,
-            self._note_pool,
-        )
+        self.pools = pools_for(config, settings.device, self._note_pool)
         self._journal: list[Any] = []
         self._findings: list[Finding] = []
         try:
@@ -125,20 +129,21 @@ class LocalSide:
             self._core = self._factory(params)
         except Exception as error:
             return type(error).__name__
-        is_modelled = settings.model and config.components == ("full",)
         root = self._core.root_node_handle
-        self.model = ReferenceModel(config, root) if is_modelled else None
+        self.model = ReferenceModel(config, root) if settings.model else None
         self.recorder = Recorder(self._core, settings.ordered, self.model)
         core = cast(TreeCore, self.recorder)
         self.cache = Cache(core, config, self.pools)
         self.references = References(self._core, self.recorder.names)
         self.core_ops = CoreOps(core, self.cache, config, self.references)
         self.index = oracles.EventIndex(config) if config.events else None
+        self._met: list[NodeId] = []
         self.op_count = 0
         self.dead = False
         self.total_ns = 0
         self.recorder.calls.clear()
-        self.capacity = self.pools.allocator.available_size()
+        self.components = config.component_types()
+        self.capacity = self._available()
         self.serials = WeakKeyDictionary[Request, int]()
         self.prompts = Counter[str]()
         return None
@@ -175,10 +180,12 @@ class LocalSide:
         tree = snapshot = None
         if not self.dead:
             try:
-                sizes = observation.sizes(self._core, self.pools, len(self.cache.requests))
+                sizes = observation.sizes(
+                    self._core, self.pools, len(self.cache.requests), self.components
+                )
                 if self.model is not None:
-                    self.model.check_sizes(*sizes[:2])
-                if look and self.core_ops.suspended is None:
+                    self.model.check_sizes(observation.ledgers(sizes, self.components))
+                if look and not self.core_ops.is_inserting:
                     tree, snapshot = self._look()
             except Exception as error:
                 # Looking only reads: a core that can't even be read is at the end.
@@ -201,11 +208,16 @@ class LocalSide:
         """The whole tree, and the inspector's view of it. Looking changes nothing on the side."""
         names, settings = self.recorder.names, self.settings
         names.is_looking = True
+        live = self.references.live()
+        met = [node for node in self._met if self.references.is_live(node)]
+        known = observation.known_nodes(self._core, live, met)
+        self._met = [node for node in known[1] if node not in names.told]
         tree = observation.tree(
             self._core,
             self.cache,
             names,
-            self.references.live(),
+            live,
+            known,
             settings.ordered,
             settings.watch_free_list,
         )
@@ -214,7 +226,7 @@ class LocalSide:
             snapshot = observation.snapshot(self._inspector(self._core), names)
         names.is_looking = False
         if self.settings.watch_free_list:
-            self._findings += oracles.conservation(self._core, self.cache)
+            self._findings += oracles.conservation(self._core, self.cache, known[1])
         if tree["healthy"] is not True:
             self._findings.append(Finding("sanity_check", tree["healthy"]))
         return tree, snapshot
@@ -247,10 +259,10 @@ class LocalSide:
         return None
 
     def _dispatch(self, op: ops.AnyOp) -> None:
-        if self.core_ops.suspended is not None and type(op) not in DURING_INSERT:
-            self.core_ops.settle_insert()
+        if self.core_ops.is_inserting and not may_run_during_insert(op):
+            self.core_ops.inserts.settle()
         if type(op) not in KEEPS_WALKS:
-            self.core_ops.close_walks()
+            walking.close_walks(self.core_ops)
         handler = REQUEST_HANDLERS.get(type(op))
         if handler is not None:
             handler(self, op)
@@ -262,7 +274,7 @@ class LocalSide:
         events = self.recorder.take_events()
         if self.index is not None:
             self._findings += self.index.replay(events)
-            if self.core_ops.suspended is None:
+            if not self.core_ops.is_inserting:
                 self._findings += self.index.check(self._core)
 
     def name_adapter(self, extra_key: str, name: str) -> None:
@@ -276,9 +288,8 @@ class LocalSide:
 
     def reset(self) -> None:
         """Drop everything."""
-        self.core_ops.suspended = None
         self.cache.reset()
-        self.references.forget_tree()
+        self.core_ops.forget()
 
     # --- The end --------------------------------------------------------------------------
 
@@ -292,9 +303,10 @@ class LocalSide:
         if self.dead:
             return seen
         steps: list[Callable[[], None]] = [
-            self.core_ops.settle_insert,
-            self.core_ops.close_walks,
+            self.core_ops.inserts.settle,
+            self._close_walks,
             self._release_all,
+            self._evict_lists,
             self._evict_all,
             self.drain_events,
         ]
@@ -309,6 +321,12 @@ class LocalSide:
                 break
         return seen
 
+    def _close_walks(self) -> None:
+        walking.close_walks(self.core_ops)
+
+    def _evict_lists(self) -> None:
+        walking.evict_lists(self.core_ops)
+
     def _evict_all(self) -> None:
         self.cache.evict(EvictParams(num_tokens=2**62))
 
@@ -320,7 +338,7 @@ class LocalSide:
             pass
         for lock in held.locks:
             if held.is_live(lock.node):  # A receipt that skipped FULL keeps no node alive.
-                core.dec_lock_ref(lock.node, lock.receipt.to_dec_params())
+                locking.release(self.core_ops, lock)
         for lock in held.host_locks:
             if held.is_live(lock.node):
                 core.dec_host_lock_ref(lock.node, lock.receipt.to_dec_params())
@@ -329,12 +347,25 @@ class LocalSide:
         held.forget_tree()
 
     def _check_empty(self) -> None:
-        total, _ = self._core.total_size()
+        total, others = self._core.total_size()
         if total:
             self._findings.append(Finding("conservation", f"{total} units can't be evicted"))
-        missing = self.capacity - self.pools.allocator.available_size()
-        if missing:
-            self._findings.append(Finding("conservation", f"{missing} slots did not come back"))
+        if others:
+            says = f"{others} values of windows and states can't be evicted"
+            self._findings.append(Finding("conservation", says))
+        for kind, available in self._available().items():
+            missing = self.capacity[kind] - available
+            if missing:
+                what = "" if kind is ComponentType.FULL else f"{kind.name.lower()} "
+                says = f"{missing} {what}slots did not come back"
+                self._findings.append(Finding("conservation", says))
+
+    def _available(self) -> dict[ComponentType, int]:
+        """Free slots of every pool; a window that is a ring has none of its own."""
+        free = {ComponentType.FULL: self.pools.allocator.available_size()}
+        for kind in self.components[1:]:
+            free[kind] = observation.pool_of(self.pools, kind).available_size()
+        return free
 
     def figures(self) -> dict[str, int]:
         """Times, ops, tokens and behaviours since `open`; times are in nanoseconds."""
@@ -355,6 +386,13 @@ def core_params(config: Config, allocator: Any, names: KvEventLoraNames) -> Cach
         page_size=config.page_size,
         tree_components=config.component_types(),
         is_eagle=config.bigram,
+        sliding_window_size=config.window if config.has_windows else None,
+        draft_swa_window=config.draft_window,
+        swa_gates_prefix_match=config.window_gates,
+        enable_mamba_extra_buffer=config.has_states and config.state_buffer != "none",
+        mamba_cache_chunk_size=config.state_chunk if config.has_states else None,
+        mamba_max_states_per_path=config.state_cap,
+        component_registry_override=_second_window(config),
         eviction_policy=config.policy,
         eviction_policy_config=config.policy_arguments() or None,
         token_to_kv_pool_allocator=allocator,
@@ -362,6 +400,12 @@ def core_params(config: Config, allocator: Any, names: KvEventLoraNames) -> Cach
         dynamo_kv_event_format=config.dynamo_events,
         kv_event_lora_names=names,
     )
+
+
+def _second_window(config: Config) -> dict[ComponentType, Any] | None:
+    if ComponentType.AUXILIARY_SWA not in config.component_types():
+        return None
+    return {ComponentType.AUXILIARY_SWA: AuxiliaryWindow(config.aux_window or 0)}
 
 
 def _register(names: KvEventLoraNames, extra_key: str, name: str) -> None:
@@ -399,7 +443,12 @@ def _arrive(side: LocalSide, op: ops.Arrive) -> None:
     _admitted(
         side,
         side.cache.arrive(
-            tokens.expand(op), op.namespace, op.priority, op.session_id, op.rotation_base
+            tokens.expand(op),
+            op.namespace,
+            op.priority,
+            op.session_id,
+            op.rotation_base,
+            cow=op.cow,
         ),
     )
 
@@ -429,6 +478,10 @@ def _decode(side: LocalSide, op: ops.Decode) -> None:
     side.cache.decode(request, produced)
 
 
+def _pressure(op: ops.Evict | ops.EvictForAlloc) -> EvictParams:
+    return EvictParams(num_tokens=op.count, swa_num_tokens=op.window, mamba_num=op.states)
+
+
 def _touch(side: LocalSide, op: ops.Touch) -> None:
     side.cache.touch(side.core_ops.key(op.tokens, op.namespace))
 
@@ -444,10 +497,9 @@ REQUEST_HANDLERS: dict[type[Any], Callable[[LocalSide, Any], object]] = {
     ops.Abort: _request_op(lambda cache, request, op: cache.abort(request)),
     ops.Retract: _request_op(lambda cache, request, op: cache.retract(request)),
     ops.Readmit: _readmit,
-    ops.Evict: lambda side, op: side.cache.evict(EvictParams(num_tokens=op.count)),
-    ops.EvictForAlloc: lambda side, op: side.cache.evict_for_alloc(
-        EvictParams(num_tokens=op.count)
-    ),
+    ops.EarlyRelease: _request_op(lambda cache, request, op: cache.early_release(request)),
+    ops.Evict: lambda side, op: side.cache.evict(_pressure(op)),
+    ops.EvictForAlloc: lambda side, op: side.cache.evict_for_alloc(_pressure(op)),
     ops.Touch: _touch,
     ops.LinkerAck: lambda side, op: side.cache.linker.ack(op.success),
     ops.Reset: lambda side, op: side.reset(),

@@ -21,7 +21,7 @@ from ...backends.registry import local_backend
 from .. import ops
 from ..cache import Request
 from ..opening import NEVER
-from ..side import DURING_INSERT, LocalSide, Settings
+from ..side import LocalSide, Settings, may_run_during_insert
 from .draft import Candidate, Draft, replaced
 
 Thing = tuple[Any, ...]
@@ -147,8 +147,8 @@ class Follower:
         What it makes then counts as made by op `number`, which lets it end.
         """
         core_ops = self._side.core_ops
-        if core_ops.suspended is not None and type(op) not in DURING_INSERT:
-            core_ops.settle_insert()
+        if core_ops.is_inserting and not may_run_during_insert(op):
+            core_ops.inserts.settle()
             self._note_all(number)
 
     def run(self, op: ops.AnyOp, number: int) -> None:
@@ -266,6 +266,9 @@ class Follower:
         elif isinstance(op, ops.Unlock):
             locks = held.host_locks if op.host else held.locks
             locks = held.released if op.receipt == "released" else locks
+            yield "lock", [self._thing(one) for one in locks]
+        elif isinstance(op, ops.ReleaseWindow):
+            locks = held.released if op.receipt == "released" else held.locks
             yield "lock", [self._thing(one) for one in locks]
         elif isinstance(op, ops.Pin):
             yield "release", self._pins
