@@ -15,21 +15,31 @@ from treedrift.backends.contract import (
     CacheInitParams,
     ComponentType,
     EvictDeviceLeafResult,
+    EvictionResult,
     FreeDeviceKV,
     FreeDeviceKVFullOnly,
     InsertParams,
     InsertResult,
     InsertStepResult,
+    MambaEvictExcessPathStates,
     MatchPrefixParams,
     MatchResult,
+    NodeId,
     RadixKey,
+    RecoverEvictedSWA,
+    RecoverSWAWithLockedFull,
+    SWARebuild,
     UpdatePendingBackupOnNodeSplit,
 )
 from treedrift.backends.inspection import TreeSnapshot
 from treedrift.backends.python_core import PythonTreeCore
 from treedrift.backends.python_core.inspection import inspect_tree
 
-FULL = ComponentType.FULL
+FULL, SWA, MAMBA = ComponentType.FULL, ComponentType.SWA, ComponentType.MAMBA
+AUX = ComponentType.AUXILIARY_SWA
+
+WINDOW_OFFSET = 1000
+"""The window slot of a slot of FULL lies this much higher, in both windows."""
 
 
 def key(tokens: list[int], extra_key: str | None = None, salt: str | None = None) -> RadixKey:
@@ -49,6 +59,16 @@ def plain(action: CacheAction) -> tuple[Any, ...]:
         case UpdatePendingBackupOnNodeSplit():
             ids = (action.old_node_id, action.new_node_id, action.new_child_node_id)
             return "split", action.ack_id, *ids
+        case SWARebuild():
+            name = "rebuild" if action.component_type == SWA else "rebuild aux"
+            return name, action.node_id, action.source_value.tolist()
+        case RecoverSWAWithLockedFull():
+            slots = (action.kept_full.tolist(), action.incoming_full.tolist())
+            return "recover", action.node_id, *slots
+        case RecoverEvictedSWA():
+            return "move aux", action.kept_full.tolist(), action.incoming_full.tolist()
+        case MambaEvictExcessPathStates():
+            return "cap", action.tail_node_id
     raise AssertionError(action)
 
 
@@ -57,6 +77,8 @@ class Driver:
 
     def __init__(self, **params: Any) -> None:
         self.core = PythonTreeCore(CacheInitParams(**params))
+        self.capped: list[list[int]] = []
+        """States that the cap evicted, by each of its actions."""
 
     def begin(
         self,
@@ -76,7 +98,26 @@ class Driver:
         return self._shown(self.core.resume_insert())
 
     def _shown(self, step: InsertStepResult) -> tuple[list[tuple[Any, ...]], InsertResult | None]:
-        return [plain(action) for action in step.actions], step.result
+        shown = [plain(action) for action in step.actions]
+        for action in step.actions:
+            self._apply(action)
+        return shown, step.result
+
+    def _apply(self, action: CacheAction) -> None:
+        """Do what the cache does for a component's action."""
+        match action:
+            case SWARebuild():
+                self._publish(action, action.source_value)
+            case RecoverSWAWithLockedFull():
+                self._publish(action, action.incoming_full)
+            case MambaEvictExcessPathStates():
+                frees: dict[ComponentType, list[torch.Tensor]] = {}
+                self.core.evict_excess_path_states(action.tail_node_id, frees, {}, [])
+                self.capped.append([slots.item() for slots in frees.get(MAMBA, ())])
+
+    def _publish(self, action: SWARebuild | RecoverSWAWithLockedFull, slots: torch.Tensor) -> None:
+        value = slots + WINDOW_OFFSET
+        self.core.set_component_device_value(action.node_id, action.component_type, value)
 
     def insert(
         self, tokens: list[int], first_slot: int = 0, **params: Any
@@ -101,6 +142,36 @@ class Driver:
         """Match a fresh key."""
         return self.core.match_prefix(MatchPrefixParams(key(tokens, extra_key, salt)))
 
+    def value(self, node_id: NodeId, component: ComponentType) -> list[int] | None:
+        """What a node holds of a component."""
+        value = self.core.get_component_device_value(node_id, component)
+        return None if value is None else value.tolist()
+
+    def order(self, component: ComponentType) -> list[NodeId]:
+        """The nodes that hold a component, most recent first."""
+        return self.snapshot().lru_lists[component]
+
+    def steps(self, component: ComponentType, count: int) -> list[Any]:
+        """A whole walk that evicts its leaves: for a leaf its handle, else the frees by name."""
+        shown: list[Any] = []
+        tracker: dict[ComponentType, int] = {}
+        self.core.evict_device_start(component, count)
+        while (step := self.core.evict_device_next_node(component, tracker)).made_progress:
+            result: EvictionResult = step
+            shown.append(
+                {
+                    each.name: [slots.tolist() for slots in freed]
+                    for each, freed in step.device_frees.items()
+                }
+            )
+            if step.node_id is not None:
+                shown[-1] = step.node_id
+                result = self.core.evict_device_leaf(step.node_id, False)
+            for each, evicted in result.tracker.items():
+                tracker[each] = tracker.get(each, 0) + evicted
+        self.core.evict_device_end(component)
+        return shown
+
     def evict(self, count: int) -> list[list[int]]:
         """Walk until `count` tokens are evicted; the freed slots, victim by victim."""
         freed: list[list[int]] = []
@@ -113,18 +184,19 @@ class Driver:
         self.core.evict_device_end(FULL)
         return freed
 
-    def lock(self, node_id: int) -> Callable[[], None]:
+    def lock(self, node_id: int, *skipped: ComponentType) -> Callable[[], None]:
         """Lock a node; returns what releases it."""
-        receipt = self.core.inc_lock_ref(node_id)
+        receipt = self.core.inc_lock_ref(node_id, skipped)
 
         def release() -> None:
             self.core.dec_lock_ref(node_id, receipt.to_dec_params())
 
         return release
 
-    def sizes(self) -> tuple[int, int]:
-        """Evictable and protected tokens."""
-        return self.core.evictable_size(), self.core.protected_size()
+    def sizes(self, component: ComponentType = FULL) -> tuple[int, int]:
+        """Evictable and protected tokens, or states."""
+        evictable = self.core.component_evictable_size(component)
+        return evictable, self.core.component_protected_size(component)
 
     def snapshot(self) -> TreeSnapshot:
         """The whole state, after the core's own check of it."""
