@@ -1,16 +1,20 @@
 """What a core must hold, page by page: the memory of the reference model.
 
-A dictionary from each page of each prefix that is resident to its record. It knows no nodes and
-no splits; a page knows the page before it and nothing else of its surroundings.
+A dictionary from each page of each prefix that is resident to its record. A page knows the page
+before it and whether a node ends with it, and nothing else of its surroundings: a split is one
+more page with which a node ends.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from ..backends.contract import InsertParams, RadixKey
+from ..backends.contract import ComponentType, RadixKey
 from .config import Config
+
+MAMBA = ComponentType.MAMBA
 
 
 class Page:
@@ -18,9 +22,25 @@ class Page:
 
     `followers` are the resident pages that go on from this one. `guards` are the locks that end
     here, and the followers that are guarded themselves. A page that was given back has no slots.
+
+    `values` are what components besides FULL have here: a window's slots of this page, or the one
+    state after it. `held` counts the locks of each such component on this page, and `marks` are
+    the boundary ids of the node that begins with this page (SWA-L1).
     """
 
-    __slots__ = ("before", "followers", "guards", "key", "length", "rotation_base", "slots")
+    __slots__ = (
+        "before",
+        "followers",
+        "guards",
+        "held",
+        "is_end",
+        "key",
+        "length",
+        "marks",
+        "rotation_base",
+        "slots",
+        "values",
+    )
 
     def __init__(
         self, before: Page | None, content: Any, slots: list[int], rotation_base: int | None
@@ -32,44 +52,62 @@ class Page:
         self.length: int = (before.length if before is not None else 0) + len(slots)
         self.followers = 0
         self.guards = 0
+        self.is_end = before is None
+        self.values: dict[ComponentType, list[int]] = {}
+        self.held: Counter[ComponentType] = Counter()
+        self.marks: dict[ComponentType, int] = {}
 
     @property
     def is_kept(self) -> bool:
         """Whether a lock holds it, or another page goes on from it: then it can't be evicted."""
-        return self.guards > 0 or self.followers > 0
+        return self.is_locked or self.followers > 0
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether a lock of any component holds it (SWA-L23, MAM-L15)."""
+        return self.guards > 0 or any(self.held.values())
 
     def __str__(self) -> str:
         state = "resident" if self.slots else "given back before"
-        held = "locked, " if self.guards > 0 else ""
+        held = "locked, " if self.is_locked else ""
         return f"{self.length} units, {state}, {held}{self.followers} pages following"
 
 
 class Prefixes:
     """All resident prefixes of one tree. `root` ends the empty one, in every namespace.
 
-    `resident` and `protected` count units: all of them, and those that a lock holds.
+    `resident` and `protected` count units: all of them, and those that a lock holds. `stored` and
+    `locked` count the same for the values of the other components.
     """
 
     def __init__(self, config: Config) -> None:
         self.page_size = config.page_size
         self.root = Page(None, None, [], None)
         self.protected = 0
-        self._pair = int(config.bigram)
+        self.stored: Counter[ComponentType] = Counter()
+        self.locked: Counter[ComponentType] = Counter()
+        self._pair = int(config.is_bigram)
         self._pages: dict[Any, Page] = {}
         self._owners: dict[int, Page] = {}
+        self._state_owners: dict[int, Page] = {}
 
     @property
     def resident(self) -> int:
         """Units that are resident."""
         return len(self._pages) * self.page_size
 
+    def unit_count(self, key: RadixKey) -> int:
+        """Units of a key, those after its last whole page too."""
+        tokens, limit = len(key.token_ids), key.limit
+        return max((tokens if limit is None else min(limit, tokens)) - self._pair, 0)
+
     def contents(self, key: RadixKey) -> list[Any]:
         """What tells each whole page of a key from others: its tokens, and first its namespace.
 
         A page of pairs holds the token that closes its last pair as well (KEY-8).
         """
-        tokens, limit, size = key.token_ids, key.limit, self.page_size
-        count = (len(tokens) if limit is None else min(limit, len(tokens))) - self._pair
+        tokens, size = key.token_ids, self.page_size
+        count = self.unit_count(key)
         data, width, step = tokens.tobytes(), 8 * (size + self._pair), 8 * size
         ends = range(0, count // size * step, step)
         contents: list[Any] = [data[start : start + width] for start in ends]
@@ -115,6 +153,19 @@ class Prefixes:
             page.before.followers -= 1
         page.slots = []
 
+    def replace(self, page: Page, slots: list[int]) -> None:
+        """A page moved to other slots (SWA-I8)."""
+        del self._owners[page.slots[0]]
+        page.slots = slots
+        self._owners[slots[0]] = page
+
+    def node_of(self, end: Page) -> list[Page]:
+        """The pages of the node that ends with this page, from the top down."""
+        pages = [end]
+        while (before := pages[-1].before) is not None and not before.is_end:
+            pages.append(before)
+        return pages[::-1]
+
     def guard(self, page: Page, change: int) -> None:
         """Locks of a prefix come or go: they hold every page up to its end (LOCK-20)."""
         while page.before is not None:
@@ -126,6 +177,41 @@ class Prefixes:
             self.protected += change * self.page_size
             page = page.before
 
+    # --- Windows and states -----------------------------------------------------------
+
+    def store(self, page: Page, kind: ComponentType, entries: list[int]) -> None:
+        """A component gets its value of a page."""
+        page.values[kind] = entries
+        self.stored[kind] += len(entries)
+        self.locked[kind] += len(entries) if page.held[kind] else 0
+        if kind is MAMBA:
+            self._state_owners[entries[0]] = page
+
+    def take(self, page: Page, kind: ComponentType) -> None:
+        """A component loses its value of a page."""
+        entries = page.values.pop(kind)
+        self.stored[kind] -= len(entries)
+        self.locked[kind] -= len(entries) if page.held[kind] else 0
+        if kind is MAMBA:
+            self._state_owners.pop(entries[0], None)
+
+    def hold(self, page: Page, kind: ComponentType, change: int) -> None:
+        """A lock of a component comes or goes."""
+        was_held = page.held[kind] > 0
+        page.held[kind] += change
+        moved = (page.held[kind] > 0) - was_held
+        self.locked[kind] += moved * len(page.values.get(kind, ()))
+
+    def state_owner(self, slot: int) -> Page | None:
+        """The page after which this state was taken."""
+        return self._state_owners.get(slot)
+
+    def states(self) -> list[int]:
+        """The slots of all states, sorted."""
+        return sorted(self._state_owners)
+
+    # --- Slots ------------------------------------------------------------------------
+
     def owner(self, slots: list[int]) -> Page | None:
         """The page that has exactly these slots."""
         page = self._owners.get(slots[0]) if slots else None
@@ -134,24 +220,3 @@ class Prefixes:
     def foreign(self, slots: list[int]) -> list[int]:
         """First slots of pages that no prefix has, sorted."""
         return sorted(set(slots[:: self.page_size]) - self._owners.keys())
-
-
-class Insertion:
-    """An insert from its begin to its result.
-
-    `chain` are the resident pages of its key up to `end`, `rest` tells the pages after it, `values`
-    are the slots that it brought, of which `freed` were given back so far.
-    """
-
-    __slots__ = ("chain", "end", "freed", "params", "rest", "values")
-
-    def __init__(self, known: Prefixes, params: InsertParams) -> None:
-        contents, value = known.contents(params.key), params.value
-        self.params = params
-        self.chain = known.longest(contents)
-        self.end = self.chain[-1] if self.chain else known.root
-        self.rest = contents[len(self.chain) :]
-        self.values: list[int] = (
-            list(params.key.raw_token_ids()) if value is None else value.tolist()
-        )
-        self.freed = 0
