@@ -219,10 +219,7 @@ class Cache(Controller):
 
         Both sides are asked before either is touched (POOL-25, POOL-27, POOL-33).
         """
-        allocator = self.pools.allocator
-        if not self.pools.windows and not isinstance(allocator, PagedAllocator):
-            return self.allocate(end - start)
-        count = end - start
+        allocator, count = self.pools.allocator, end - start
         if isinstance(allocator, PagedAllocator):
             count = allocator.pages_between(start, end) * allocator.page_size
         needs = dict.fromkeys((ComponentType.FULL, *self.pools.windows), count)

@@ -29,7 +29,6 @@ from treedrift.backends.contract import (
     MatchResult,
     NodeId,
     RadixKey,
-    SWARebuild,
     TreeCore,
     UpdatePendingBackupOnNodeSplit,
 )
@@ -68,7 +67,7 @@ class Controller:
         self.pools = pools
         self.findings: list[OracleFinding] = []
         self.linker = Linker(core, pools, self.findings)
-        self._frees = PoolFrees(core, pools, self.findings)
+        self._frees = PoolFrees(pools, self.findings)
         self._drivers = self._make_drivers()
         self._evictor = Evictor(core, config.component_types(), self.drain, self.available)
         self._insert_session: str | None = None
@@ -149,20 +148,15 @@ class Controller:
         An action that raises is lost; those after it stay in the list.
         """
         while actions:
-            action = actions.pop(0)
-            if isinstance(action, FreeDeviceKVFullOnly):
-                # What replaces these slots, if anything does, is named right behind them (SWA-A10).
-                following = actions[0] if actions else None
-                rebuilt = following.node_id if isinstance(following, SWARebuild) else None
-                self._frees.free_full_only(action.indices, rebuilt)
-            else:
-                self._execute(action)
+            self._execute(actions.pop(0))
 
     def _execute(self, action: CacheAction) -> None:
         """One action (CTL-19)."""
         match action:
             case FreeDeviceKV(indices=indices):
                 self._frees.free(indices)
+            case FreeDeviceKVFullOnly(indices=indices):
+                self._frees.free_full_only(indices)
             case BackupKV(node_ids=node_ids):
                 self._back_up(node_ids)
             case UpdatePendingBackupOnNodeSplit():

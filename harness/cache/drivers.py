@@ -84,9 +84,7 @@ class WindowDriver:
         self._window = pools.windows[component]
         self._allocator = pools.allocator
         self._findings = findings
-        # Only the first window gives a node new full slots, below a second one's value.
-        self._others = dict(pools.windows) if component is ComponentType.SWA else {}
-        self._others.pop(component, None)
+        self._others = [side for kind, side in pools.windows.items() if kind is not component]
 
     def execute(self, action: ComponentAction) -> None:
         """One action."""
@@ -100,13 +98,12 @@ class WindowDriver:
                 for slots, mapped in zip(full, peers, strict=True):
                     window.set_mapping(slots, mapped)
             case SWARebuild(node_id=node_id, source_value=source):
-                self._keep_others(node_id, source)
                 self._publish(node_id, source)
             case RecoverEvictedSWA(kept_full=kept, incoming_full=incoming):
                 self._move(kept, incoming)
             case RecoverSWAWithLockedFull(node_id=node_id, kept_full=kept, incoming_full=incoming):
                 self._move(kept, incoming)
-                for other in self._others.values():
+                for other in self._others:
                     # The tree keeps what it has of another window, so nobody takes these.
                     other.free_mapped_peers(incoming)
                 self._allocator.free_full_segment(incoming)
@@ -128,70 +125,44 @@ class WindowDriver:
             self._findings.append(OracleFinding("window_mapping", f"{message} have no peer"))
         self._core.set_component_device_value(node_id, self._component, peers)
 
-    def _keep_others(self, node_id: NodeId, source: torch.Tensor) -> None:
-        """Let a node's new full slots map to the value that another window still has there.
-
-        Such a node got new full slots because this window was gone (SWA-I8). The peers that came
-        along with them are surplus.
-        """
-        for other, window in self._others.items():
-            value = self._core.get_component_device_value(node_id, other)
-            if value is not None and not torch.equal(window.translate(source), value):
-                window.free_mapped_peers(source)
-                window.set_mapping(source, value)
-
 
 class PoolFrees:
-    """Slots that a core gives back with all their peers, or without (SWA-A3, SWA-A4)."""
+    """Slots that a core gives back with all their peers, or without (SWA-A3, SWA-A4).
 
-    def __init__(self, core: TreeCore, pools: Pools, findings: list[OracleFinding]) -> None:
-        self._core = core
+    A core tells what the first window has given up, not what the second has (INS-31), so of that
+    one goes what is there.
+    """
+
+    def __init__(self, pools: Pools, findings: list[OracleFinding]) -> None:
         self._allocator = pools.allocator
         self._first = pools.windows.get(ComponentType.SWA)
-        self._others = {
-            other: window
-            for other, window in pools.windows.items()
-            if other is not ComponentType.SWA
-        }
+        self._others = [
+            side for kind, side in pools.windows.items() if kind is not ComponentType.SWA
+        ]
         self._findings = findings
 
     def free(self, segments: list[torch.Tensor]) -> None:
-        """Window peers, then full slots.
-
-        A core tells what the first window has given up, not what the second has, so of that one
-        goes what is there.
-        """
+        """Window peers, then full slots."""
         for segment in segments:
             if self._first is not None:
                 self._first.free_peers(segment)
-            for window in self._others.values():
-                window.free_mapped_peers(segment)
+            self._free_others(segment)
             self._allocator.free_segment(segment)
 
-    def free_full_only(self, segments: list[torch.Tensor], rebuilt: NodeId | None) -> None:
-        """Full slots alone, whose first window must be gone (SWA-A3).
-
-        `rebuilt` is the node that has new full slots in place of these, if one has.
-        """
+    def free_full_only(self, segments: list[torch.Tensor]) -> None:
+        """Full slots whose first window must be gone."""
         for segment in segments:
-            self._check_unmapped(segment)
-            for other, window in self._others.items():
-                if rebuilt is not None and self._still_owns(rebuilt, other, window, segment):
-                    window.clear_mapping(segment)
-                else:
-                    window.free_mapped_peers(segment)
+            if self._first is not None:
+                self._check_unmapped(self._first, segment)
+            self._free_others(segment)
             self._allocator.free_full_segment(segment)
 
-    def _check_unmapped(self, segment: torch.Tensor) -> None:
-        if self._first is None:
-            return
-        mapped = int(self._first.translate(segment).count_nonzero())
+    def _free_others(self, segment: torch.Tensor) -> None:
+        for window in self._others:
+            window.free_mapped_peers(segment)
+
+    def _check_unmapped(self, window: WindowPool, segment: torch.Tensor) -> None:
+        mapped = int(window.translate(segment).count_nonzero())
         if mapped:
             message = f"{mapped} of {segment.numel()} slots freed without their window have one"
             self._findings.append(OracleFinding("window_mapping", message))
-
-    def _still_owns(
-        self, node_id: NodeId, other: ComponentType, window: WindowPool, segment: torch.Tensor
-    ) -> bool:
-        value = self._core.get_component_device_value(node_id, other)
-        return value is not None and torch.equal(window.translate(segment), value)
