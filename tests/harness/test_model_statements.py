@@ -185,13 +185,13 @@ BROKEN: list[tuple[str, Fault, list[AnyOp], str]] = [
         "a key of another namespace",
         blind_to_salts,
         [FOUR, CoreMatch([1, 2], Namespace(None, "salt"))],
-        "device_prefix_len of a match is 2, must be 0",
+        "full_kv_hit_length of a match is 2, must be 0",
     ),
     (
         "a page lost at a split",
         lost_at_a_split,
         [FOUR, CoreMatch([1, 2]), CoreMatch([1, 2, 3])],
-        "device_prefix_len of a match is 2, must be 3",
+        "full_kv_hit_length of a match is 2, must be 3",
     ),
     (
         "a handle that a split moved",
@@ -290,19 +290,19 @@ BROKEN: list[tuple[str, Fault, list[AnyOp], str]] = [
         "duplicates that are kept",
         insert_actions(lambda actions: []),
         FORK,
-        "number of slots that an insert frees is 0, must be 2",
+        "an insert does not ask for FreeDeviceKV of slot 5",
     ),
     (
         "duplicates of the tree",
         insert_actions(foreign_slots),
         FORK,
-        "an insert frees [6, 5], must free [5, 6]",
+        "an insert asks for FreeDeviceKV of slot 6, must ask for FreeDeviceKV of slot 5",
     ),
     (
         "duplicates freed by halves",
         insert_actions(other_type),
         FORK,
-        "an insert frees [5, 6] by FreeDeviceKVFullOnly",
+        "an insert asks for FreeDeviceKVFullOnly of slot 5, must ask for FreeDeviceKV of slot 5",
     ),
     (
         "a lock that moves too much",
@@ -314,7 +314,7 @@ BROKEN: list[tuple[str, Fault, list[AnyOp], str]] = [
         "a ledger that misses a unit",
         returns("component_evictable_size", lambda size: max(size - 1, 0)),
         [FOUR],
-        "evictable and protected size is 3, must be 4",
+        "size of full is 3, must be 4",
     ),
     (
         "ledgers that are crossed",
@@ -323,7 +323,7 @@ BROKEN: list[tuple[str, Fault, list[AnyOp], str]] = [
             returns("component_protected_size", lambda size: size + 1)(core),
         ),
         [FOUR],
-        "protected size is 1, must be 0",
+        "protected size of full is 1, must be 0",
     ),
     (
         "an offer of what is locked",
@@ -365,7 +365,7 @@ BROKEN: list[tuple[str, Fault, list[AnyOp], str]] = [
         "a count of evictions that is wrong",
         answers("evict_device_leaf", tracker=lambda _: {FULL: 1}),
         [FOUR, *WALK],
-        "tracker of an eviction is 1, must be 4",
+        "tracker of an eviction for full is 1, must be 4",
     ),
     (
         "a backup that no tier could take",
