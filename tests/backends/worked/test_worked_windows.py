@@ -89,9 +89,10 @@ def test_w3_recovery_under_a_lock_keeps_the_full_slots(tree: Any) -> None:
 @pytest.mark.parametrize("is_pending", [False, True])
 def test_w4_a_value_that_appears_under_a_lock_is_protected(tree: Any, is_pending: bool) -> None:
     one = tree("swa", window=3)
+    one.core.enable_external_cache_linker = True
     one.insert(range(1, 5), range(1, 5), evicted=4)
     if is_pending:
-        one.core.mark_write_through_pending([one.handle(1)], one.handle(1))
+        one.core.mark_external_linker_offload_pending(one.handle(1))
     held = one.lock(1)
     assert held.boundary("swa") is not None
     assert one.sizes("swa") == (0, 0)
@@ -294,29 +295,35 @@ def test_w13_a_second_window_takes_peers_and_no_slots(tree: Any, core_name: str)
         pytest.skip("a released core has no second window")
     one = tree("swa", "aux_swa", window=4, aux_window=2)
     one.insert(range(1, 9), range(1, 9))
-    assert one.nodes() == {2: (0, 0, 4), 3: (2, 4, 6), 1: (3, 6, 8)}
+    assert one.nodes() == {3: (0, 0, 2), 2: (3, 2, 4), 4: (2, 4, 6), 1: (4, 6, 8)}
     one.lock(1)
     assert (one.sizes("swa"), one.sizes("aux_swa")) == ((4, 4), (6, 2))
     assert one.evict("aux_swa", 6) == [
-        ("inner", {"swa": [[1, 2, 3, 4]], "aux_swa": [[1, 2, 3, 4]]}, {"swa": 4, "aux_swa": 4}),
+        ("inner", {"swa": [[1, 2]], "aux_swa": [[1, 2]]}, {"swa": 2, "aux_swa": 2}),
+        ("inner", {"swa": [[3, 4]], "aux_swa": [[3, 4]]}, {"swa": 2, "aux_swa": 2}),
         ("inner", {"aux_swa": [[5, 6]]}, {"aux_swa": 2}),
     ]
     done = one.insert(range(1, 9), range(11, 19))
     assert done.steps == [
         [
-            ("move peers", [1, 2, 3, 4], [11, 12, 13, 14], "aux_swa"),
-            ("recover", 2, [1, 2, 3, 4], [11, 12, 13, 14]),
-            ("rebuild", 2, [1, 2, 3, 4], "aux_swa"),
+            ("move peers", [1, 2], [11, 12], "aux_swa"),
+            ("recover", 3, [1, 2], [11, 12]),
+            ("rebuild", 3, [1, 2], "aux_swa"),
+        ],
+        [
+            ("move peers", [3, 4], [13, 14], "aux_swa"),
+            ("recover", 2, [3, 4], [13, 14]),
+            ("rebuild", 2, [3, 4], "aux_swa"),
         ],
         [
             ("move peers", [5, 6], [15, 16], "aux_swa"),
-            ("rebuild", 3, [5, 6], "aux_swa"),
+            ("rebuild", 4, [5, 6], "aux_swa"),
             ("free", [15, 16]),
         ],
         [("free", [17, 18])],
     ]
     assert done.adopted == {"swa": [(0, 4)], "aux_swa": [(0, 6)]}
-    assert one.values("aux_swa") == {1: [7, 8], 2: [11, 12, 13, 14], 3: [15, 16]}
+    assert one.values("aux_swa") == {1: [7, 8], 2: [13, 14], 3: [11, 12], 4: [15, 16]}
 
 
 def test_an_unaligned_branch_is_measured_on_the_key_as_given(tree: Any, is_native: bool) -> None:
