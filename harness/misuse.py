@@ -40,11 +40,26 @@ FULL = ComponentType.FULL
 
 
 def misuse(side: CoreOps, op: ops.Misuse) -> None:
-    """Make one call of the table; the recording tells how the core refused it."""
+    """Make one call of the table; the recording tells how the core refused it.
+
+    A call that this tree has a use for is no misuse, and is not made.
+    """
     call = MISUSES.get(op.method)
+    component = COMPONENT_NAMES[op.component]
     node = side.node(op.node)
-    if call is not None and node is not None:
-        call(side.core, node, COMPONENT_NAMES[op.component])
+    if call is None or node is None:
+        return
+    if is_misuse(op.method, component, side.components):
+        call(side.core, node, component)
+
+
+def is_misuse(method: str, component: ComponentType, components: tuple[ComponentType, ...]) -> bool:
+    """Whether a tree of these components must refuse a call of the table."""
+    if method in _OF_COMPONENT:
+        return component not in components
+    if method in _LACKING_ONE:
+        return _LACKING_ONE[method] not in components
+    return method not in _OF_STATES or ComponentType.MAMBA in components
 
 
 # --- Bad values ---------------------------------------------------------------------------
@@ -126,6 +141,10 @@ def _key(core: Any, node: NodeId) -> RadixKey:
 
 def _slots(core: Any, node: NodeId) -> torch.Tensor:
     return torch.zeros(2 * core.page_size + 1, dtype=torch.int64, device=core.device)
+
+
+_STATE = torch.tensor([1])
+"""A fitting Mamba state, which a tree without states does not look at."""
 
 
 def _fixed(value: Any) -> Good:
@@ -279,14 +298,15 @@ def _with_key(method: str, field: str, bad: Any) -> Call:
             return core.match_full_device_prefix(key)
         if method == "match_prefix":
             return core.match_prefix(MatchPrefixParams(key))
-        return core.begin_insert(InsertParams(key=key, value=_slots(core, node)))
+        value = _slots(core, node)
+        return core.begin_insert(InsertParams(key=key, value=value, mamba_value=_STATE))
 
     return call
 
 
 def _with_insert(**changes: Any) -> Call:
     def call(core: Any, node: NodeId, component: ComponentType) -> Any:
-        params = InsertParams(key=_key(core, node), value=_slots(core, node))
+        params = InsertParams(key=_key(core, node), value=_slots(core, node), mamba_value=_STATE)
         for field, bad in changes.items():
             setattr(params, field, bad)
         return core.begin_insert(params)
@@ -377,6 +397,40 @@ _LACKING: dict[str, Call] = {
 }
 """Good calls for a component or tier that the core lacks."""
 
+_OF_COMPONENT = frozenset(
+    {
+        "evict_device_start",
+        "evict_device_next_node",
+        "evict_device_end",
+        "get_component_device_value",
+        "set_component_device_value",
+        "component_has_host_value_only",
+        "adjust_component_size",
+    }
+)
+"""Those of them that are good for a component that is there."""
+
+_LACKING_ONE = {
+    "evict_excess_path_states": ComponentType.MAMBA,
+    "has_swa_host_pool:unsupported": ComponentType.SWA,
+}
+"""Calls that are good where the tree has this component."""
+
+_OF_STATES: dict[str, Call] = {
+    f"begin_insert:mamba_value_{how}": _with_insert(mamba_value=bad)
+    for how, bad in {
+        "missing": None,
+        "empty": torch.zeros(0, dtype=torch.int64),
+        "pair": torch.tensor([1, 2]),
+        "scalar": torch.tensor(1),
+        "square": torch.ones((1, 1), dtype=torch.int64),
+        "float": torch.ones(1),
+        "list": [1],
+        "int": 1,
+    }.items()
+}
+"""Inserts that only a tree with states refuses: it wants one state, and one alone (MAM-I5)."""
+
 
 def _claim_twice(core: Any, node: NodeId, component: ComponentType) -> None:
     """Claim a node that nobody has claimed, once more (LNK-4); afterwards it is free again."""
@@ -415,5 +469,6 @@ MISUSES: dict[str, Call] = {
     **_bad_records(),
     **_SEVERAL,
     **_REPEATED,
+    **_OF_STATES,
 }
 """Calls that `misuse` can name."""

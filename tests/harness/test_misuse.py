@@ -23,8 +23,9 @@ from treedrift.backends.contract import (
 )
 from treedrift.backends.python_core import PythonTreeCore
 from treedrift.backends.python_core.inspection import inspect_tree
+from treedrift.harness import observation
 from treedrift.harness.config import Config
-from treedrift.harness.misuse import MISUSES, PARAMETERS
+from treedrift.harness.misuse import MISUSES, PARAMETERS, is_misuse
 from treedrift.harness.ops import AnyOp, CoreInsert, Misuse
 from treedrift.harness.recorder import Recorder, parameters_of, recorded_methods
 from treedrift.harness.side import LocalSide, Settings
@@ -33,44 +34,86 @@ ACCEPTED = {"buffer_backup_pool_keys", "rotation_phase_of"}
 """Calls that are good for a node that is there; they are in the table for those that are not."""
 
 COUNT = 5
+FULL, SWA, MAMBA = ComponentType.FULL, ComponentType.SWA, ComponentType.MAMBA
+TREES = {(FULL,): SWA, (FULL, SWA, MAMBA): ComponentType.AUXILIARY_SWA}
+"""Trees that are misused, and a component that each of them lacks."""
 
 
-def core_with_a_leaf(create: Callable[[CacheInitParams], TreeCore]) -> tuple[Any, int]:
-    core: Any = Recorder(create(CacheInitParams(page_size=2, is_eagle=True)))
+def core_with_a_leaf(
+    create: Callable[[CacheInitParams], TreeCore], components: tuple[ComponentType, ...]
+) -> tuple[Any, int]:
+    core: Any = Recorder(
+        create(
+            CacheInitParams(
+                page_size=2,
+                is_eagle=MAMBA not in components,
+                tree_components=components,
+                sliding_window_size=3 if SWA in components else None,
+                mamba_cache_chunk_size=1 if MAMBA in components else None,
+                enable_mamba_extra_buffer=MAMBA in components,
+            )
+        )
+    )
     key = RadixKey(array("q", range(COUNT)))
-    core.begin_insert(InsertParams(key=key, value=torch.arange(COUNT)))
+    step = core.begin_insert(
+        InsertParams(key=key, value=torch.arange(COUNT), mamba_value=torch.tensor([1]))
+    )
+    while step.result is None:
+        for action in step.actions:
+            core.set_component_device_value(action.node_id, SWA, action.source_value)
+        step = core.resume_insert()
     core.end_insert()
     return core, core.match_prefix(MatchPrefixParams(key)).last_device_node
 
 
-def refusal(core: Any, name: str, node: int) -> str | None:
+def refusal(core: Any, name: str, node: int, lacking: ComponentType) -> str | None:
     """The class of the error that a call of the table ends with."""
     error: Exception | None = None
     try:
-        MISUSES[name](core, node, ComponentType.SWA)
+        MISUSES[name](core, node, lacking)
     except Exception as raised:
         error = raised
     assert error is None or error is core.last_error, f"the harness itself failed: {error!r}"
     return None if error is None else type(error).__name__
 
 
+@pytest.mark.parametrize("components", TREES)
 @pytest.mark.parametrize("name", sorted(set(MISUSES) - ACCEPTED))
-def test_the_python_core_refuses_a_misuse_and_changes_nothing(name: str) -> None:
-    core, leaf = core_with_a_leaf(PythonTreeCore)
-    before = inspect_tree(core.core)
-    assert refusal(core, name, leaf) is not None
-    assert inspect_tree(core.core) == before
+def test_the_python_core_refuses_a_misuse_and_changes_nothing(
+    name: str, components: tuple[ComponentType, ...]
+) -> None:
+    lacking = TREES[components]
+    if is_misuse(name, lacking, components):
+        core, leaf = core_with_a_leaf(PythonTreeCore, components)
+        before = inspect_tree(core.core)
+        assert refusal(core, name, leaf, lacking) is not None
+        assert inspect_tree(core.core) == before
 
 
+@pytest.mark.parametrize("components", TREES)
 @pytest.mark.parametrize("node", ["leaf", "unknown", "too wide"])
-def test_our_cores_refuse_every_misuse_alike(node: str) -> None:
+def test_our_cores_refuse_every_misuse_alike(
+    node: str, components: tuple[ComponentType, ...]
+) -> None:
     backends = [registry.local_backend(name) for name in ("python", "rust")]
-    cores = [core_with_a_leaf(backend.create) for backend in backends]
+    cores = [core_with_a_leaf(backend.create, components) for backend in backends]
+    lacking = TREES[components]
     shown = []
     for core, leaf in cores:
         handle = {"leaf": leaf, "unknown": 10**9, "too wide": 2**64}[node]
-        shown.append({name: refusal(core, name, handle) for name in MISUSES})
+        names = [name for name in MISUSES if is_misuse(name, lacking, components)]
+        shown.append({name: refusal(core, name, handle, lacking) for name in names})
     assert shown[0] == shown[1]
+
+
+def test_a_call_that_the_tree_has_a_use_for_is_not_made() -> None:
+    side = LocalSide(PythonTreeCore)
+    config = Config(components=("full", "swa", "mamba"), window=2)
+    assert side.open(config, Settings(tree_every=1)) is None
+    methods = ("evict_device_start", "evict_excess_path_states", "has_swa_host_pool:unsupported")
+    trace: list[AnyOp] = [CoreInsert([1, 2]), *map(Misuse, methods)]
+    seen = [observation.decode(data) for data in side.run(trace).observations]
+    assert [one.calls for one in seen[1:]] == [[], [], []]
 
 
 def test_every_method_that_takes_arguments_is_misused() -> None:
