@@ -6,6 +6,7 @@ full pool under pressure, a walk with calls between its steps, an insert suspend
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import get_args
 
 from msgspec.structs import replace
@@ -172,15 +173,27 @@ def lock(case: Case) -> None:
         unlock(case)
         return
     real = case.chance.real()
-    skips = _SKIPPED if "aux_swa" not in case.windows else _SKIPPED_OF_TWO
+    skips = skips_of(case.config.components)
     skip = case.chance.pick(skips) if real < (0.2 if case.auxiliary else 0.06) else ()
     case.ops.append(ops.Lock(case.node(), list(skip), real > 0.85))
     case.locks += 1
 
 
-# With a window its states are skipped: a state must not stay locked where its window goes.
-_SKIPPED: tuple[tuple[ops.ComponentName, ...], ...] = (("full",), ("swa", "mamba"), ("mamba",))
-_SKIPPED_OF_TWO = (*_SKIPPED, ("aux_swa", "mamba"), ("swa", "aux_swa", "mamba"))
+SKIPPED: tuple[tuple[ops.ComponentName, ...], ...] = (("full",), ("swa", "mamba"), ("mamba",))
+"""What a lock may leave out. Full only where it is alone (SWA-V5, MAM-V5)."""
+
+SKIPPED_AUXILIARY: tuple[tuple[ops.ComponentName, ...], ...] = SKIPPED[1:]
+"""The same beside others. A state must not stay locked where its window goes (MAM-L14)."""
+
+SKIPPED_OF_TWO = (*SKIPPED_AUXILIARY, ("aux_swa", "mamba"), ("swa", "aux_swa", "mamba"))
+"""The same of trees with two windows."""
+
+
+def skips_of(components: Sequence[str]) -> tuple[tuple[ops.ComponentName, ...], ...]:
+    """What a lock may leave out in a tree of these components, besides nothing."""
+    if "aux_swa" in components:
+        return SKIPPED_OF_TWO
+    return SKIPPED_AUXILIARY if len(components) > 1 else SKIPPED
 
 
 def unlock(case: Case) -> None:

@@ -68,6 +68,20 @@ def stranded(case: Case) -> None:
         core.unlock(case)
 
 
+def without_full(case: Case) -> None:
+    """A window is locked over tokens that are not, and given up: it goes at once (SWA-L14)."""
+    if "aux_swa" in case.windows:
+        return  # Full must not change below the second window.
+    chance, out = case.chance, case.ops
+    out.append(ops.Lock(chance.pick(LIVE), ["full"]))
+    if chance.flip(0.3):
+        core.match(case)
+    out.append(ops.ReleaseWindow(max(case.locks - chance.below(2), 0)))
+    case.locks += 1
+    if chance.flip(0.6):
+        core.unlock(case)
+
+
 def lengths(case: Case) -> None:
     """An evicted length or a branch that is no whole page, negative or far too large."""
     tokens, pick = case.keys.key(), case.chance.pick
@@ -149,6 +163,7 @@ HOSTILE_AUXILIARY_STEPS: dict[str, tuple[float, Callable[[Case], None]]] = {
 HOSTILE_WINDOW_STEPS: dict[str, tuple[float, Callable[[Case], None]]] = {
     "hostile_window_receipts": (2.0, window_receipts),
     "hostile_stranded": (1.0, stranded),
+    "hostile_without_full": (0.7, without_full),
     "hostile_lengths": (1.5, lengths),
     "hostile_spans": (1.5, spans),
 }

@@ -20,6 +20,7 @@ from treedrift.harness.config import Config
 from .case import COMPONENTS, EVICTED, MAX_I64, Case
 from .chance import Chance
 from .configs import draw_config
+from .core_steps import skips_of
 from .keys import COLLIDING, NEGATIVE, TOKENS, Keys
 from .profiles import Profile
 from .swarm import Step, draw_steps
@@ -225,6 +226,11 @@ class Operands:
             none | self.amounts if self.config.has_windows else none,
             none | self.states if self.config.has_states else none,
         )
+
+    @cached_property
+    def skips(self) -> Strategy[tuple[ops.ComponentName, ...]]:
+        """What a lock leaves out: nothing, most often."""
+        return st.sampled_from(((), (), (), *skips_of(self.config.components)))
 
     @cached_property
     def cows(self) -> Strategy[bool]:

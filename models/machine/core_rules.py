@@ -120,11 +120,7 @@ class CoreRules(TreeMachine):
     # --- Locks and pins -------------------------------------------------------------------
 
     @on("lock")
-    @rule(
-        target=LOCKS,
-        node=NODES,
-        skip=st.sampled_from(((), (), (), ("full",), ("swa", "mamba"), ("mamba",))),
-    )
+    @rule(target=LOCKS, node=NODES, skip=of("skips"))
     def lock(self, node: Node, skip: tuple[ops.ComponentName, ...]) -> MultipleResults[Serial]:
         """A lock; its receipt is kept."""
         self.run(ops.Lock(self.ref(node), list(skip)))

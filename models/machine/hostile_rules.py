@@ -56,6 +56,7 @@ class HostileRules(CoreRules):
     hostile_changes = _rule_of("hostile_changes")
     hostile_window_receipts = _rule_of("hostile_window_receipts")
     hostile_stranded = _rule_of("hostile_stranded")
+    hostile_without_full = _rule_of("hostile_without_full")
     hostile_lengths = _rule_of("hostile_lengths")
     hostile_spans = _rule_of("hostile_spans")
     hostile_states = _rule_of("hostile_states")
