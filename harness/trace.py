@@ -23,16 +23,35 @@ import msgspec
 from .config import Config, problems
 from .ops import AnyOp, Namespace, Op
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """The version of the file format that this code writes, and the newest that it reads."""
 
 MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
     # Version 2 added `signature`, `rule` and `known`; nothing that was there has changed.
     1: lambda header: header | {"version": 2},
+    # Version 3 added windows and states: settings, ops and operands, all with defaults.
+    2: lambda header: header | {"version": 3},
 }
 """How a header of a version becomes one of the next."""
 
-ADDED_FIELDS = {2: ("signature", "rule", "known")}
+ADDED_FIELDS = {
+    2: ("signature", "rule", "known"),
+    3: (
+        "config.window",
+        "config.draft_window",
+        "config.aux_window",
+        "config.window_capacity",
+        "config.window_interval",
+        "config.window_gates",
+        "config.window_ring",
+        "config.window_replay",
+        "config.states",
+        "config.state_chunk",
+        "config.state_cap",
+        "config.state_buffer",
+        "config.state_skip_lock",
+    ),
+}
 """Header fields by the version that brought them; an older header that holds one is refused."""
 
 MAX_TRACE_BYTES = 256 * 2**20
@@ -311,9 +330,12 @@ def _refuse_foreign(raw: Any, name: str, number: int) -> None:
 
 def _refuse_early_fields(raw: dict[str, Any], name: str, number: int) -> None:
     """Refuse a field that the header's version does not have: its own readers would as well."""
+    config = raw.get("config")
+    settings = config if isinstance(config, dict) else {}
+    held = {*raw, *(f"config.{name}" for name in settings)}
     for version, fields in ADDED_FIELDS.items():
         for field in fields:
-            if field in raw and raw["version"] < version:
+            if field in held and raw["version"] < version:
                 raise TraceError(
                     name,
                     number,

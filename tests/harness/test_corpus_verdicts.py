@@ -289,7 +289,7 @@ def test_a_file_is_judged_on_its_own_pair_unless_told(verifier: Verifier, tmp_pa
 
 def test_a_bad_file_is_an_error_that_names_its_line(verifier: Verifier, tmp_path: Path) -> None:
     path = tmp_path / "bad.jsonl"
-    path.write_text('{"treedrift": "trace", "version": 2}\n{"op": "nothing"}\n')
+    path.write_text('{"treedrift": "trace", "version": 3}\n{"op": "nothing"}\n')
     found = verifier.verdict_on_file(path)
     assert seen(found) == ("ERROR", False)
     assert "bad.jsonl:2: field `op`" in found.detail

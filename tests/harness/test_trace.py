@@ -22,9 +22,9 @@ from treedrift.models.swarm import generate_case
 
 ROOT = Path(__file__).parents[2]
 SEEDS = ROOT / "corpora" / "seeds"
-FROZEN = {version: SEEDS / f"frozen-v{version}.jsonl" for version in (1, 2)}
+FROZEN = {version: SEEDS / f"frozen-v{version}.jsonl" for version in (1, 2, 3)}
 NEWEST = FROZEN[trace.FORMAT_VERSION]
-HEADER = b'{"treedrift": "trace", "version": 2}\n'
+HEADER = b'{"treedrift": "trace", "version": 3}\n'
 
 
 def sample() -> trace.Trace:
@@ -104,8 +104,8 @@ def test_every_seed_reads_and_writes_the_same_bytes(path: Path) -> None:
         (b'{"treedrift": "corpus"}\n', 1, "treedrift", "is 'corpus'"),
         (b'{"treedrift": "trace"}\n', 1, "version", "missing"),
         (b'{"treedrift": "trace", "version": true}\n', 1, "version", "is True"),
-        (b'{"treedrift": "trace", "version": 0}\n', 1, "version", "up to 2"),
-        (b'{"treedrift": "trace", "version": 3}\n', 1, "version", "use a newer treedrift"),
+        (b'{"treedrift": "trace", "version": 0}\n', 1, "version", "up to 3"),
+        (b'{"treedrift": "trace", "version": 4}\n', 1, "version", "use a newer treedrift"),
     ],
 )
 def test_what_is_no_trace_is_refused(
@@ -129,7 +129,12 @@ def test_what_is_no_trace_is_refused(
         ({"config": {"capacity": 0}}, "config.capacity", "must be a positive number"),
         ({"config": {"page_size": "4"}}, "config.page_size", "expected int, got str"),
         ({"config": {"pagesize": 4}}, "config.pagesize", "did you mean `page_size`?"),
-        ({"config": {"components": ["mamba"]}}, "config.components", "must be full"),
+        ({"config": {"components": ["full", "swa"]}}, "config.window", "must be a positive number"),
+        (
+            {"config": {"components": ["mamba"]}},
+            "config.components",
+            "must be one of: full; full, mamba",
+        ),
         ({"signature": 3}, "signature", "expected str"),
         ({"known": {"core": "x", "releases": ["1"]}}, "known.signatures", "missing"),
         ({"known": {"cor": "x"}}, "known.cor", "unknown"),
@@ -141,7 +146,7 @@ def test_what_is_no_trace_is_refused(
     ],
 )
 def test_a_bad_header_names_its_field(fields: dict[str, object], field: str, says: str) -> None:
-    line = json.dumps({"treedrift": "trace", "version": 2, **fields}).encode()
+    line = json.dumps({"treedrift": "trace", "version": 3, **fields}).encode()
     with pytest.raises(TraceError) as caught:
         trace.parse_trace(line + b"\n", "bad.jsonl")
     assert (caught.value.line, caught.value.field) == (1, field)
@@ -172,7 +177,7 @@ def test_a_bad_header_names_its_field(fields: dict[str, object], field: str, say
         ('{"op": "arrive", "blocks": [-1]}', "blocks", "out of range"),
         ('{"op": "evict", "count": 1.5}', "count", "expected int, got float"),
         ('{"op": "lock", "no', None, "not JSON"),
-        ('{"treedrift": "trace", "version": 2}', "treedrift", "second header"),
+        ('{"treedrift": "trace", "version": 3}', "treedrift", "second header"),
     ],
 )
 def test_a_bad_op_names_line_and_field(op: str, field: str | None, says: str) -> None:
@@ -236,7 +241,7 @@ def test_the_newest_frozen_example_holds_every_op_and_conforms_to_the_schema() -
     assert set(header) == set(trace.Header.__struct_fields__) - {"expect"}
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", FROZEN)
 def test_a_frozen_example_is_still_of_its_version(version: int) -> None:
     first = FROZEN[version].read_text(encoding="utf-8").splitlines()[0]
     assert json.loads(first)["version"] == version
@@ -255,10 +260,16 @@ def test_there_is_a_way_from_every_version_to_the_next() -> None:
     assert set(FROZEN) == {*trace.MIGRATIONS, trace.FORMAT_VERSION}
 
 
-@pytest.mark.parametrize("field", ["signature", "rule", "known"])
-def test_an_old_header_with_a_field_of_a_newer_version_is_refused(field: str) -> None:
-    line = json.dumps({"treedrift": "trace", "version": 1, field: "x"}).encode()
-    says = f'field `{field}`: unknown in version 1; write `"version": 2`'
+@pytest.mark.parametrize(
+    ("version", "field"),
+    [(1, "signature"), (1, "rule"), (1, "known"), (2, "config.window"), (1, "config.states")],
+)
+def test_an_old_header_with_a_field_of_a_newer_version_is_refused(version: int, field: str) -> None:
+    place, _, name = field.rpartition(".")
+    fields = {place: {name: 4}} if place else {name: "x"}
+    line = json.dumps({"treedrift": "trace", "version": version, **fields}).encode()
+    newer = 3 if place else 2
+    says = f'field `{field}`: unknown in version {version}; write `"version": {newer}`'
     with pytest.raises(TraceError, match=re.escape(says)):
         trace.parse_trace(line + b"\n", "bad.jsonl")
 
@@ -278,8 +289,8 @@ def test_the_schema_refuses_what_the_reader_refuses() -> None:
         {"op": "lock", "node": "alive:1"},
         {"op": "core_match", "tokens": [2**63]},
         {"op": "evict", "count": 1, "extra": 1},
-        {"treedrift": "trace", "version": 1},
-        {"treedrift": "trace", "version": 3},
+        {"treedrift": "trace", "version": 2},
+        {"treedrift": "trace", "version": 4},
     ):
         assert not validator.is_valid(bad), bad
 
