@@ -1,6 +1,6 @@
-"""What the Rust core lacks: the host tier and every component but FULL.
+"""What the Rust core lacks: the host tier.
 
-A call for either is checked as far as it goes, then refused or answered with "nothing". These
+A call for it is checked as far as it goes, then refused or answered with "nothing". These
 methods move into the adapter as the tree learns what they are about.
 """
 
@@ -19,12 +19,9 @@ from ..contract import (
     ComponentTransfers,
     ComponentType,
     ContractError,
-    DecLockRefParams,
-    DecSwaLockOnlyResult,
     DemoteResult,
     DriveHostEvictionResult,
     EvictDeviceNextNodeResult,
-    Frees,
     InsertResult,
     NodeId,
     PoolTransfer,
@@ -38,14 +35,13 @@ from ..contract import (
 if TYPE_CHECKING:
     from ..._rust_core import NativeTreeCore
 
-_FULL = ComponentType.FULL
-
 
 class DeviceTierOnly(TreeCore):
-    """The part of the interface that needs a host tier or another component."""
+    """The part of the interface that needs a host tier."""
 
     _native: NativeTreeCore
-    _device: torch.device
+    _components: tuple[ComponentType, ...]
+    _has_swa_host_pool = False
 
     # --- Host tier ------------------------------------------------------------------------
 
@@ -55,14 +51,17 @@ class DeviceTierOnly(TreeCore):
 
     @property
     def has_swa_host_pool(self) -> bool:
-        return False
+        return self._has_swa_host_pool
 
     @has_swa_host_pool.setter
     def has_swa_host_pool(self, value: bool) -> None:
         if not isinstance(value, bool):
             raise TypeError("has_swa_host_pool must be a bool")
-        if value:
+        if value and ComponentType.SWA not in self._components:
             _unsupported_host_tier()
+        if self._has_swa_host_pool and not value:
+            raise ContractError("a window's host pool stays once it is there (SWA-C6)")
+        self._has_swa_host_pool = value
 
     def set_hicache_enabled(self) -> None:
         _unsupported_host_tier()
@@ -83,7 +82,7 @@ class DeviceTierOnly(TreeCore):
         self, component_type: ComponentType, num_tokens: int
     ) -> DriveHostEvictionResult:
         has_component = self._native.drive_host_eviction(component_type, num_tokens)
-        return DriveHostEvictionResult(tracker={_FULL: 0} if has_component else {})
+        return DriveHostEvictionResult(tracker={component_type: 0} if has_component else {})
 
     def build_storage_backup_spec(
         self, node_id: NodeId, pass_prefix_keys: bool
@@ -157,73 +156,21 @@ class DeviceTierOnly(TreeCore):
         self._native.check_nodes(node_ids)
         _unsupported_host_tier()
 
-    # --- Other components -----------------------------------------------------------------
-
-    def dec_window_lock_only(
-        self, node_id: NodeId, component_type: ComponentType, params: DecLockRefParams
-    ) -> DecSwaLockOnlyResult:
-        self._native.dec_window_lock_only(node_id, component_type, params)
+    def finish_mamba_state_eviction(self, node_id: NodeId) -> EvictDeviceNextNodeResult:
+        self._native.finish_state_eviction(node_id, ComponentType.MAMBA)
         raise AssertionError("the native core lets this call pass")
 
-    def finish_mamba_state_eviction(self, node_id: NodeId) -> EvictDeviceNextNodeResult:
-        self._refuse_component(node_id, ComponentType.MAMBA)
-
     def finish_swa_state_eviction(self, node_id: NodeId) -> EvictDeviceNextNodeResult:
-        self._refuse_component(node_id, ComponentType.SWA)
-
-    def evict_excess_path_states(
-        self,
-        tail_node_id: NodeId,
-        device_frees: Frees,
-        host_frees: Frees,
-        cache_actions: list[CacheAction],
-    ) -> None:
-        self._refuse_component(tail_node_id, ComponentType.MAMBA)
-
-    def set_component_device_value(
-        self, node_id: NodeId, component_type: ComponentType, value: torch.Tensor
-    ) -> None:
-        self._native.set_component_device_value(node_id, component_type, value)
+        self._native.finish_state_eviction(node_id, ComponentType.SWA)
+        raise AssertionError("the native core lets this call pass")
 
     def component_has_host_value_only(self, node_id: NodeId, component_type: ComponentType) -> bool:
         return self._native.component_has_host_value_only(node_id, component_type)
 
-    def all_mamba_values_flatten(self) -> torch.Tensor:
-        self._native.root()
-        return torch.empty(0, dtype=torch.int64, device=self._device)
-
-    def swa_tombstone_ranges(
-        self,
-        key: RadixKey,
-        start: int,
-        end: int,
-        component_type: ComponentType = ComponentType.SWA,
-    ) -> list[tuple[int, int]]:
-        self._refuse_span(component_type)
-
-    def attach_swa_window(
-        self,
-        key: RadixKey,
-        window_start: int,
-        window_end: int,
-        swa_values: torch.Tensor,
-        component_type: ComponentType = ComponentType.SWA,
-    ) -> list[CacheAction]:
-        self._refuse_span(component_type)
-
-    # --- Neither --------------------------------------------------------------------------
+    # --- Objects --------------------------------------------------------------------------
 
     def node_by_id(self, node_id: NodeId) -> Any:
         raise UnsupportedError("nodes of the Rust core are not objects")
-
-    def _refuse_component(self, node_id: NodeId, component_type: ComponentType) -> NoReturn:
-        """What a call for a component that the tree lacks comes to."""
-        self._native.refuse_component(node_id, component_type)
-        raise AssertionError("the native core lets this call pass")
-
-    def _refuse_span(self, component_type: ComponentType) -> NoReturn:
-        self._native.refuse_span(component_type)
-        raise AssertionError("the native core lets this call pass")
 
 
 def _unsupported_host_tier() -> NoReturn:

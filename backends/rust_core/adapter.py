@@ -28,11 +28,11 @@ from ..contract import (
     DropSubtreeNoHostResult,
     EvictDeviceLeafResult,
     EvictDeviceNextNodeResult,
+    Frees,
     IncLockRefResult,
     InsertParams,
     InsertResult,
     InsertStepResult,
-    InvalidArgumentError,
     MatchPrefixParams,
     MatchResult,
     NodeId,
@@ -41,10 +41,19 @@ from ..contract import (
     RadixCacheWalkResult,
     RadixKey,
     TreePathNodeInfo,
-    UnsupportedError,
 )
 from .absent import DeviceTierOnly
-from .answers import RustKvEvents, action, split_action
+from .answers import (
+    POOLS,
+    WINDOWS,
+    RustKvEvents,
+    action,
+    freed_by_component,
+    freed_tokens,
+    offload,
+    split_action,
+)
+from .configuration import check_flags, device, native_auxiliaries, page_size
 from .native import default_native
 from .policy import native_policy
 
@@ -55,7 +64,7 @@ _FULL = ComponentType.FULL
 
 
 class RustTreeCore(DeviceTierOnly):
-    """The Rust core: the FULL component on the device tier.
+    """The Rust core: all components but C128, on the device tier.
 
     `native` is the module to run on, see `default_native`. `keeps_tensors` says whether
     slot indices stay torch tensors; by default they do unless the device is the CPU.
@@ -68,19 +77,21 @@ class RustTreeCore(DeviceTierOnly):
         native: ModuleType | None = None,
         keeps_tensors: bool | None = None,
     ) -> None:
-        page_size = _page_size(params.page_size)
-        _check_flags(params)
+        page = page_size(params.page_size)
+        check_flags(params)
         policy = native_policy(params)
-        _check_supported(params)
-        self._device = _device(params.token_to_kv_pool_allocator)
+        windows, states = native_auxiliaries(params)
+        self._device = device(params.token_to_kv_pool_allocator)
         if keeps_tensors is None:
             keeps_tensors = self._device.type != "cpu"
         names = params.kv_event_lora_names
         lookup = names.resolve if params.dynamo_kv_event_format else names.get
-        self._page_size = page_size
-        self._is_eagle = bool(params.is_eagle)
+        self._page_size = page
+        # A tree with states holds single tokens (MAM-D12).
+        self._is_eagle = bool(params.is_eagle) and states is None
+        self._components = tuple(params.tree_components)
         self._native: NativeTreeCore = (native or default_native()).NativeTreeCore(
-            page_size,
+            page,
             self._is_eagle,
             self._device,
             not keeps_tensors,
@@ -89,8 +100,10 @@ class RustTreeCore(DeviceTierOnly):
             policy.tail_budget,
             lookup if params.enable_kv_cache_events else None,
             params.dynamo_kv_event_format,
+            windows,
+            states,
         )
-        self.kv_events = RustKvEvents(self._native, params.enable_kv_cache_events, page_size)
+        self.kv_events = RustKvEvents(self._native, params.enable_kv_cache_events, page)
         # The value of the insert in flight: its frees are views of it (BND-29).
         self._insert_value: torch.Tensor | None = None
 
@@ -164,12 +177,12 @@ class RustTreeCore(DeviceTierOnly):
 
     def match_prefix(self, params: MatchPrefixParams) -> MatchResult:
         key = params.key
-        length, node, hit, visited, split = self._native.match_prefix(
+        length, node, hit, visited, split, swa, mamba = self._native.match_prefix(
             key.token_ids, key.extra_key, key.cache_salt, key.limit
         )
         actions: list[CacheAction] = [] if split is None else [split_action(split)]
         return MatchResult(
-            length, node, node, node, 0, 0, None, 0, None, None, hit, actions, visited
+            length, node, node, node, 0, 0, swa, 0, mamba, None, hit, actions, visited
         )
 
     def match_full_device_prefix(self, key: RadixKey) -> tuple[int, NodeId, int]:
@@ -202,6 +215,8 @@ class RustTreeCore(DeviceTierOnly):
             params.session_id,
             params.track_adopted_ranges,
             params.rotation_base,
+            params.mamba_value,
+            params.swa_branching_seqlen,
         )
         return self._step(step, value)
 
@@ -229,10 +244,12 @@ class RustTreeCore(DeviceTierOnly):
             self._insert_value = value
             return InsertStepResult(actions)
         self._insert_value = None
-        prefix_len, last_node, is_empty, is_declined, adopted = outcome
-        result = InsertResult(prefix_len, 0, last_node, is_empty, False, is_declined)
+        prefix_len, last_node, mamba_exist, is_branch_inserted, is_declined, adopted = outcome
+        result = InsertResult(
+            prefix_len, 0, last_node, mamba_exist, is_branch_inserted, is_declined
+        )
         if adopted is not None:
-            result.adopted_ranges = {_FULL: adopted} if adopted else {}
+            result.adopted_ranges = {ComponentType(number): spans for number, spans in adopted}
         return InsertStepResult(actions, result)
 
     # --- Locks ----------------------------------------------------------------------------
@@ -240,8 +257,9 @@ class RustTreeCore(DeviceTierOnly):
     def inc_lock_ref(
         self, node_id: NodeId, skip_lock_components: Sequence[ComponentType] = ()
     ) -> IncLockRefResult:
-        delta, skipped = self._native.inc_lock_ref(node_id, skip_lock_components)
-        return IncLockRefResult(delta, node_id, tuple(map(ComponentType, skipped)))
+        delta, skipped, marks = self._native.inc_lock_ref(node_id, skip_lock_components)
+        uuids = {ComponentType(number): mark for number, mark in marks}
+        return IncLockRefResult(delta, node_id, tuple(map(ComponentType, skipped)), uuids)
 
     def dec_lock_ref(
         self, node_id: NodeId, params: DecLockRefParams, skip_swa: bool = False
@@ -250,15 +268,19 @@ class RustTreeCore(DeviceTierOnly):
         return DecLockRefResult()
 
     def dec_swa_lock_only(self, node_id: NodeId, params: DecLockRefParams) -> DecSwaLockOnlyResult:
-        self._native.dec_swa_lock_only(node_id, params)
-        return DecSwaLockOnlyResult()
+        freed = self._native.dec_swa_lock_only(node_id, params)
+        return DecSwaLockOnlyResult(device_frees=freed_by_component(freed))
+
+    def dec_window_lock_only(
+        self, node_id: NodeId, component_type: ComponentType, params: DecLockRefParams
+    ) -> DecSwaLockOnlyResult:
+        freed = self._native.dec_window_lock_only(node_id, component_type, params)
+        return DecSwaLockOnlyResult(device_frees=freed_by_component(freed))
 
     def inc_host_lock_ref(self, node_id: NodeId) -> IncLockRefResult:
-        uuid = self._native.inc_host_lock_ref(node_id)
-        receipt = IncLockRefResult(None, node_id)
-        if uuid is not None:
-            receipt.component_host_lock_uuids[_FULL] = uuid
-        return receipt
+        marks = self._native.inc_host_lock_ref(node_id)
+        uuids = {ComponentType(number): mark for number, mark in marks}
+        return IncLockRefResult(None, node_id, component_host_lock_uuids=uuids)
 
     def dec_host_lock_ref(self, node_id: NodeId, params: DecLockRefParams) -> DecLockRefResult:
         self._native.dec_host_lock_ref(node_id, params)
@@ -278,16 +300,25 @@ class RustTreeCore(DeviceTierOnly):
     def evict_device_next_node(
         self, component_type: ComponentType, tracker: dict[ComponentType, int]
     ) -> EvictDeviceNextNodeResult:
-        node = self._native.evict_device_next_node(component_type, tracker)
-        return EvictDeviceNextNodeResult(node_id=node, made_progress=node is not None)
+        node, freed = self._native.evict_device_next_node(component_type, tracker)
+        if not freed:
+            return EvictDeviceNextNodeResult(node_id=node, made_progress=node is not None)
+        return EvictDeviceNextNodeResult(
+            node_id=node,
+            made_progress=True,
+            device_frees=freed_by_component(freed),
+            tracker=freed_tokens(freed, ()),
+        )
 
     def evict_device_leaf(self, node_id: NodeId, is_write_back: bool) -> EvictDeviceLeafResult:
         freed = self._native.evict_device_leaf(node_id, is_write_back)
         if freed is None:
             return EvictDeviceLeafResult(backup_kv=BackupKV([node_id]))
-        tokens = freed.numel()
+        tracker = freed_tokens(freed, self._components)
         return EvictDeviceLeafResult(
-            device_frees={_FULL: [freed]}, tracker={_FULL: tokens}, unbacked_tokens=tokens
+            device_frees=freed_by_component(freed),
+            tracker=tracker,
+            unbacked_tokens=tracker[_FULL],
         )
 
     def evict_device_end(self, component_type: ComponentType) -> None:
@@ -298,8 +329,21 @@ class RustTreeCore(DeviceTierOnly):
         if freed is None:
             return DropSubtreeNoHostResult()
         return DropSubtreeNoHostResult(
-            device_frees={_FULL: [freed]}, tracker={_FULL: freed.numel()}, is_dropped=True
+            device_frees=freed_by_component(freed),
+            tracker=freed_tokens(freed, self._components),
+            is_dropped=True,
         )
+
+    def evict_excess_path_states(
+        self,
+        tail_node_id: NodeId,
+        device_frees: Frees,
+        host_frees: Frees,
+        cache_actions: list[CacheAction],
+    ) -> None:
+        freed = self._native.evict_excess_path_states(tail_node_id)
+        if freed:
+            device_frees.setdefault(ComponentType.MAMBA, []).extend(freed)
 
     # --- Sizes ----------------------------------------------------------------------------
 
@@ -310,7 +354,7 @@ class RustTreeCore(DeviceTierOnly):
         return self._native.component_protected_size(component_type)
 
     def total_size(self) -> tuple[int, int]:
-        return self._native.total_size(), 0
+        return self._native.total_size()
 
     def adjust_component_size(
         self, node_id: NodeId, component_type: ComponentType, delta: int
@@ -333,6 +377,11 @@ class RustTreeCore(DeviceTierOnly):
     ) -> torch.Tensor | None:
         return self._native.get_component_device_value(node_id, component_type)
 
+    def set_component_device_value(
+        self, node_id: NodeId, component_type: ComponentType, value: torch.Tensor
+    ) -> None:
+        self._native.set_component_device_value(node_id, component_type, value)
+
     def collect_full_device_indices(
         self, from_node_id: NodeId, until_node_id: NodeId
     ) -> torch.Tensor:
@@ -350,11 +399,45 @@ class RustTreeCore(DeviceTierOnly):
     def all_values_flatten(self) -> torch.Tensor:
         return self._native.all_values_flatten()
 
+    def all_mamba_values_flatten(self) -> torch.Tensor:
+        return self._native.all_mamba_values_flatten()
+
     def walk_for_kv_canary(
         self, unlocked_only: bool, swa_resident_only: bool
     ) -> RadixCacheWalkResult:
         columns = self._native.walk_for_kv_canary(unlocked_only, swa_resident_only)
         return RadixCacheWalkResult(*(_int64_tensor(column) for column in columns))
+
+    def swa_tombstone_ranges(
+        self,
+        key: RadixKey,
+        start: int,
+        end: int,
+        component_type: ComponentType = ComponentType.SWA,
+    ) -> list[tuple[int, int]]:
+        return self._native.swa_tombstone_ranges(
+            key.token_ids, key.extra_key, key.cache_salt, key.limit, start, end, component_type
+        )
+
+    def attach_swa_window(
+        self,
+        key: RadixKey,
+        window_start: int,
+        window_end: int,
+        swa_values: torch.Tensor,
+        component_type: ComponentType = ComponentType.SWA,
+    ) -> list[CacheAction]:
+        splits = self._native.attach_swa_window(
+            key.token_ids,
+            key.extra_key,
+            key.cache_salt,
+            key.limit,
+            window_start,
+            window_end,
+            swa_values,
+            component_type,
+        )
+        return [split_action(split) for split in splits]
 
     # --- Hashes and buffer mode -----------------------------------------------------------
 
@@ -403,8 +486,14 @@ class RustTreeCore(DeviceTierOnly):
     def buffer_backup_pool_keys(
         self, node_id: NodeId, hash_values: list[str]
     ) -> dict[ComponentType, dict[PoolName, list[str]]]:
-        self._native.is_root(node_id)  # No component names pools, but the handle must be known.
-        return {}
+        self._native.is_root(node_id)  # The handle must be known.
+        if not self.is_host_memory_buffer_only:
+            return {}
+        # Windows have no host pool to copy to, so they withhold theirs (BUF-12).
+        pools = {
+            component: POOLS[component] for component in self._components if component in WINDOWS
+        }
+        return {component: {pool: []} for component, pool in pools.items()}
 
     def build_backup_kv_action(self, node_id: NodeId) -> BackupKV:
         return BackupKV(self._native.build_backup_chain(node_id))
@@ -418,7 +507,7 @@ class RustTreeCore(DeviceTierOnly):
         plans = self._native.build_offload(node_id)
         if plans is None:
             return None
-        return [PoolTransfer(PoolName.KV, None, device, keys) for device, keys in plans]
+        return [offload(*plan) for plan in plans]
 
     def mark_external_linker_offload_pending(self, node_id: NodeId) -> None:
         self._native.mark_offload_pending(node_id)
@@ -442,52 +531,6 @@ class RustTreeCore(DeviceTierOnly):
 
     def pretty_print(self) -> None:
         print(self._native.tree_text(), end="")
-
-
-_FLAGS = (
-    "is_eagle",
-    "enable_session_radix_cache",
-    "enable_kv_cache_events",
-    "dynamo_kv_event_format",
-)
-
-
-def _check_supported(params: CacheInitParams) -> None:
-    if tuple(params.tree_components or ()) != (_FULL,):
-        raise UnsupportedError("the Rust core has the FULL component only")
-    if params.enable_session_radix_cache:
-        raise UnsupportedError("the Rust core has no sessions")
-    if params.component_registry_override:
-        raise UnsupportedError("the Rust core takes no components from outside")
-
-
-def _check_flags(params: CacheInitParams) -> None:
-    for name in _FLAGS:
-        if not isinstance(getattr(params, name), bool):
-            raise TypeError(f"{name} must be a bool")
-
-
-def _page_size(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError("page_size must be an int")
-    if value < 1:
-        raise InvalidArgumentError("page_size must be at least 1")
-    if value >= 2**64:
-        raise OverflowError("page_size does not fit 64 bits")
-    return value
-
-
-def _device(allocator: Any) -> torch.device:
-    """The allocator's device with its index; the CPU without an allocator (KEY-50)."""
-    try:
-        device = torch.device(allocator.device if allocator else "cpu")
-    except RuntimeError as error:
-        raise InvalidArgumentError(f"unusable device: {error}") from error
-    if device.type == "cuda" and device.index is None:
-        return torch.device("cuda", torch.cuda.current_device())
-    if device.type not in ("cpu", "cuda") or (device.type == "cpu" and device.index is not None):
-        raise InvalidArgumentError(f"the Rust core does not run on device {device}")
-    return device
 
 
 def _int64_tensor(data: bytes) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""The contract's actions and events from the tuples that the native core gives."""
+"""The contract's actions, frees, transfers and events from what the native core gives."""
 
 from __future__ import annotations
 
@@ -12,11 +12,20 @@ from ..contract import (
     BlockRemoved,
     BlockStored,
     CacheAction,
+    ComponentType,
     FreeDeviceKV,
     FreeDeviceKVFullOnly,
+    Frees,
     KvEvent,
+    MambaEvictExcessPathStates,
     NodeId,
+    PoolHitPolicy,
+    PoolName,
+    PoolTransfer,
+    RecoverEvictedSWA,
+    RecoverSWAWithLockedFull,
     StorageMedium,
+    SWARebuild,
     UpdatePendingBackupOnNodeSplit,
 )
 
@@ -24,7 +33,46 @@ if TYPE_CHECKING:
     from ..._rust_core import NativeTreeCore
 
 # What the first field of an action tuple says.
-_FREE, _FREE_FULL_ONLY, _BACKUP = 0, 1, 2
+_FREE, _FREE_FULL_ONLY, _BACKUP, _SPLIT, _FREE_REPLACED = 0, 1, 2, 3, 4
+_REBUILD, _RECOVER_LOCKED, _RECOVER_EVICTED, _EVICT_EXCESS_STATES = 5, 6, 7, 8
+
+POOLS = {
+    ComponentType.FULL: PoolName.KV,
+    ComponentType.SWA: PoolName.SWA,
+    ComponentType.MAMBA: PoolName.MAMBA,
+    ComponentType.AUXILIARY_SWA: PoolName.AUXILIARY_SWA,
+}
+"""The pool that holds each component's values."""
+
+WINDOWS = (ComponentType.SWA, ComponentType.AUXILIARY_SWA)
+
+NativeFrees = list[tuple[int, torch.Tensor]]
+"""What a call freed, with the number of the component."""
+
+
+def freed_by_component(freed: NativeFrees) -> Frees:
+    """The freed tensors of each component in order."""
+    frees: Frees = {}
+    for number, tensor in freed:
+        frees.setdefault(ComponentType(number), []).append(tensor)
+    return frees
+
+
+def freed_tokens(
+    freed: NativeFrees, components: tuple[ComponentType, ...]
+) -> dict[ComponentType, int]:
+    """How much of each component was freed, with an entry for all of `components` (EVD-22)."""
+    tracker = dict.fromkeys(components, 0)
+    for number, tensor in freed:
+        component = ComponentType(number)
+        tracker[component] = tracker.get(component, 0) + tensor.numel()
+    return tracker
+
+
+def offload(number: int, slots: torch.Tensor, keys: list[str], is_tail: bool) -> PoolTransfer:
+    """One component's part of an offload (LNK-3)."""
+    policy = PoolHitPolicy.TRAILING_PAGES if is_tail else PoolHitPolicy.ALL_PAGES
+    return PoolTransfer(POOLS[ComponentType(number)], None, slots, keys, policy)
 
 
 def split_action(raw: tuple[NodeId | None, NodeId, NodeId]) -> UpdatePendingBackupOnNodeSplit:
@@ -34,16 +82,39 @@ def split_action(raw: tuple[NodeId | None, NodeId, NodeId]) -> UpdatePendingBack
 
 
 def action(raw: Any, value: torch.Tensor | None) -> CacheAction:
-    """The contract's action for a native one; frees are cut from the insert's value."""
-    kind = raw[0]
+    """The contract's action for a native one; the request's slots are cut from its value."""
+    kind, *fields = raw
     if kind in (_FREE, _FREE_FULL_ONLY):
-        if value is None:
-            raise RuntimeError("an insert that frees slots has lost its value")
-        indices = [value[raw[1] : raw[2]]]
+        indices = [_part(value, *fields)]
         return FreeDeviceKV(indices) if kind == _FREE else FreeDeviceKVFullOnly(indices)
     if kind == _BACKUP:
-        return BackupKV(raw[1])
-    return split_action(raw[1])
+        return BackupKV(fields[0])
+    if kind == _SPLIT:
+        return split_action(fields[0])
+    if kind == _FREE_REPLACED:
+        return FreeDeviceKVFullOnly(fields)
+    if kind == _EVICT_EXCESS_STATES:
+        return MambaEvictExcessPathStates(fields[0])
+    return _window_action(kind, ComponentType(fields[0]), fields[1:], value)
+
+
+def _window_action(
+    kind: int, component: ComponentType, fields: list[Any], value: torch.Tensor | None
+) -> CacheAction:
+    if kind == _REBUILD:
+        node_id, source = fields
+        return SWARebuild(node_id, source, component)
+    if kind == _RECOVER_LOCKED:
+        node_id, kept, start, end = fields
+        return RecoverSWAWithLockedFull(node_id, kept, _part(value, start, end), component)
+    kept, start, end = fields
+    return RecoverEvictedSWA(component, kept, _part(value, start, end))
+
+
+def _part(value: torch.Tensor | None, start: int, end: int) -> torch.Tensor:
+    if value is None:
+        raise RuntimeError("an insert that acts on its slots has lost its value")
+    return value[start:end]
 
 
 class RustKvEvents:

@@ -13,8 +13,6 @@ from ..inspection import NodeSnapshot, TreeSnapshot, dense_ranks
 from .adapter import RustTreeCore
 from .native import load_inspection
 
-_FULL = ComponentType.FULL
-
 
 def inspector() -> Callable[[TreeCore], TreeSnapshot] | None:
     """What shows the state of cores made here; None when they run on the production build."""
@@ -26,6 +24,7 @@ def inspect_tree(core: TreeCore) -> TreeSnapshot:
     assert isinstance(core, RustTreeCore)
     state = core.native.inspect_tree()
     nodes = state["nodes"]
+    records = {ComponentType(number): record for number, *record in state["records"]}
     access_ranks = dense_ranks([node["access_time"] for node in nodes])
     creation_ranks = dense_ranks([node["creation_time"] for node in nodes])
     return TreeSnapshot(
@@ -37,19 +36,19 @@ def inspect_tree(core: TreeCore) -> TreeSnapshot:
         ],
         device_leaves=state["device_leaves"],
         host_leaves=[],
-        lru_lists={_FULL: []},
-        host_lru_lists={_FULL: []},
-        evictable={_FULL: state["evictable"]},
-        protected={_FULL: state["protected"]},
+        lru_lists={component: record[2] for component, record in records.items()},
+        host_lru_lists={component: [] for component in records},
+        evictable={component: record[0] for component, record in records.items()},
+        protected={component: record[1] for component, record in records.items()},
         has_insert=state["has_insert"],
-        open_walks=[_FULL] if state["has_walk"] else [],
+        open_walks=[component for component, record in records.items() if record[3]],
         queued_events=state["queued_events"],
     )
 
 
 def _node(node: Any, access_rank: int, creation_rank: int, is_bigram: bool) -> NodeSnapshot:
     is_root = node["parent_id"] is None
-    value, mark = node["device_value"], node["host_lock_uuid"]
+    held = {ComponentType(number): fields for number, *fields in node["components"]}
     return NodeSnapshot(
         node_id=node["node_id"],
         parent_id=node["parent_id"],
@@ -64,12 +63,12 @@ def _node(node: Any, access_rank: int, creation_rank: int, is_bigram: bool) -> N
         creation_rank=creation_rank,
         hash_values=node["hash_values"],
         event_hash_values=node["event_hash_values"],
-        lock_ref={_FULL: node["lock_ref"]},
-        host_lock_ref={_FULL: node["host_lock_ref"]},
-        device_value={} if value is None else {_FULL: value},
+        lock_ref={component: fields[0] for component, fields in held.items()},
+        host_lock_ref={component: fields[1] for component, fields in held.items()},
+        device_value=_present(held, 4),
         host_value={},
-        device_lock_uuid={},
-        host_lock_uuid={} if mark is None else {_FULL: mark},
+        device_lock_uuid=_present(held, 2),
+        host_lock_uuid=_present(held, 3),
         write_through_pending_id=node["write_through_pending_id"],
         load_back_pending_id=None,
         external_cache_stored=node["external_cache_stored"],
@@ -77,3 +76,9 @@ def _node(node: Any, access_rank: int, creation_rank: int, is_bigram: bool) -> N
         prefix_length=node["prefix_length"],
         history_length=node["history_length"],
     )
+
+
+def _present(held: dict[ComponentType, list[Any]], place: int) -> dict[ComponentType, Any]:
+    """One field of the components that have it."""
+    shown = ((component, fields[place]) for component, fields in held.items())
+    return {component: field for component, field in shown if field is not None}

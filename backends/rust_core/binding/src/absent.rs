@@ -1,27 +1,14 @@
-//! Calls about what this core lacks: arguments are checked as for every call, then refused.
+//! Calls about the host tier, which this core lacks: arguments are checked as for every call, then
+//! refused or answered with nothing.
 
 use pyo3::prelude::*;
-use tree_core::ComponentType;
 
-use crate::arguments::{Component, Flag, Handle, Many, Receipt};
+use crate::arguments::{Component, Flag, Handle, Many};
 use crate::core::{NativeTreeCore, with_tree};
 use crate::errors::CONTRACT;
-use crate::values::check_tensor_type;
 
 #[pymethods]
 impl NativeTreeCore {
-    /// Refuses a component that is no window of this core, that is every one (LOCK-18).
-    fn dec_window_lock_only(
-        &self,
-        py: Python<'_>,
-        node_id: Handle,
-        component: Component,
-        receipt: Receipt,
-    ) -> PyResult<()> {
-        drop(receipt); // It has been converted, which is all that a refusal needs.
-        self.refuse_component(py, node_id, component)
-    }
-
     /// Raises `UnknownNodeError` unless every handle is known, for methods that do no more yet.
     fn check_nodes(&self, py: Python<'_>, node_ids: Many<Handle>) -> PyResult<()> {
         for node_id in node_ids.0 {
@@ -49,20 +36,10 @@ impl NativeTreeCore {
         num_tokens: u64,
     ) -> PyResult<bool> {
         let _ = num_tokens; // No node is on the host.
-        self.root(py, None)?;
-        Ok(component.0 == ComponentType::Full)
-    }
-
-    /// Refuses every component: FULL can't be set, and there is nothing else (SIZE-7).
-    fn set_component_device_value(
-        &self,
-        py: Python<'_>,
-        node_id: Handle,
-        component: Component,
-        value: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
-        check_tensor_type(value)?;
-        self.refuse_component(py, node_id, component)
+        self.with(
+            py,
+            |any| with_tree!(any, tree => tree.has_component(component.0)),
+        )
     }
 
     /// False for every node of a component that the core has (SIZE-9).
@@ -78,21 +55,15 @@ impl NativeTreeCore {
         )
     }
 
-    /// What a call for a component comes to that the core lacks, or that can't do it.
-    fn refuse_component(
+    /// No internal victim ever waits for a backup, so there is none to finish (EVD-41).
+    fn finish_state_eviction(
         &self,
         py: Python<'_>,
         node_id: Handle,
         component: Component,
     ) -> PyResult<()> {
         self.is_root(py, node_id)?;
-        let text = format!("{:?} of this core can't be acted on like that", component.0);
+        let text = format!("no {:?} eviction waits for a backup", component.0);
         Err(CONTRACT.raise(py, text))
-    }
-
-    /// The same for a call that names no node.
-    fn refuse_span(&self, py: Python<'_>, component: Component) -> PyResult<()> {
-        let root = self.root(py, None)?;
-        self.refuse_component(py, Handle(root), component)
     }
 }

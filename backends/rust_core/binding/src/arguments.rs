@@ -7,7 +7,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyInt, PyMapping, PyString, PyType};
-use tree_core::{ComponentType, Key, LockReceipt, NodeId};
+use tree_core::{ComponentType, Key, LockReceipt, Marks, NodeId};
 
 use crate::errors::{CONTRACT, INVALID_ARGUMENT};
 
@@ -109,6 +109,13 @@ impl<'py, T: FromPyObjectOwned<'py>> FromPyObject<'_, 'py> for PerComponent<T> {
     }
 }
 
+impl<T> PerComponent<T> {
+    /// All entries.
+    pub fn entries(&self) -> &[(ComponentType, T)] {
+        &self.0
+    }
+}
+
 impl<T: Copy> PerComponent<T> {
     /// The number of a component, the last one if several keys mean it.
     pub fn get(&self, component: ComponentType) -> Option<T> {
@@ -130,17 +137,26 @@ impl FromPyObject<'_, '_> for Receipt {
         let node: Option<Handle> = object.getattr(intern!(py, "node_id"))?.extract()?;
         let skipped = object.getattr(intern!(py, "skipped_lock_components"))?;
         let skipped: Many<Component> = skipped.extract()?;
-        // Window boundaries: a core without windows has no use for them, but they must be sound.
         let uuids = object.getattr(intern!(py, "component_lock_uuids"))?;
-        uuids.extract::<PerComponent<Option<i64>>>()?;
+        let uuids: PerComponent<Option<i64>> = uuids.extract()?;
         let host_uuids = object.getattr(intern!(py, "component_host_lock_uuids"))?;
         let host_uuids: PerComponent<Option<i64>> = host_uuids.extract()?;
         Ok(Receipt(LockReceipt {
             node: node.map(|handle| handle.0),
             skipped: skipped.0.into_iter().map(|item| item.0).collect(),
-            full_host_lock: host_uuids.get(ComponentType::Full),
+            delta: None,
+            marks: marks(&uuids),
+            host_marks: marks(&host_uuids),
         }))
     }
+}
+
+fn marks(entries: &PerComponent<Option<i64>>) -> Marks {
+    let mut marks = Marks::default();
+    for &(component, mark) in entries.entries() {
+        marks.set(component, mark);
+    }
+    marks
 }
 
 /// An operation and the node it is about.

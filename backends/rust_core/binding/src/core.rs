@@ -1,4 +1,4 @@
-//! The native core as Python sees it: matching, inserting, configuration.
+//! The native core as Python sees it: how it is built, and matching.
 //!
 //! A call converts its arguments, locks the core, works, and converts the answer. The interpreter
 //! lock is kept throughout: most calls take less time than giving it up and taking it back, and
@@ -12,19 +12,19 @@ use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyString, PyTuple};
 use tree_core::{
-    ComponentType, EventFormat, HostIndices, Indices, InsertRequest, InsertStep, Key, NodeId,
-    PageLayout, Policy, TailBudget, Tree, TreeConfig, TreeError,
+    AuxiliaryConfig, EventFormat, Freed, Indices, Key, NodeId, PageLayout, Policy, TailBudget,
+    Tree, TreeConfig, TreeError,
 };
 
-use crate::arguments::{Flag, Handle, KeyArg, PerComponent, Text};
+use crate::arguments::{Component, Flag, Handle, KeyArg, Text};
 use crate::errors::{INVALID_ARGUMENT, POISONED, refusal};
 use crate::results;
-use crate::values::{DeviceIndices, TensorArg, TensorIndices, Torch};
+use crate::values::{DeviceIndices, HostSlots, TensorIndices, Torch};
 
 /// A tree over either kind of index values.
 pub enum AnyTree {
     /// Slots are plain numbers.
-    Host(Tree<HostIndices>),
+    Host(Tree<HostSlots>),
     /// Slots live in device memory.
     Device(Tree<DeviceIndices>),
 }
@@ -47,8 +47,10 @@ pub struct NativeTreeCore {
     /// What the boundary needs of torch.
     pub torch: Torch,
     is_bigram: bool,
+    /// Whether an insert brings a state.
+    pub has_states: bool,
     /// Names the adapter behind an extra key; `None` when events are off (EVT-17).
-    lora_names: Option<Py<PyAny>>,
+    pub lora_names: Option<Py<PyAny>>,
 }
 
 impl NativeTreeCore {
@@ -74,6 +76,16 @@ impl NativeTreeCore {
         self.with(py, work)?.map_err(|error| refusal(py, error))
     }
 
+    /// `(component number, tensor)` of all that a call has freed.
+    pub fn freed<'py>(
+        &self,
+        py: Python<'py>,
+        freed: Vec<(u32, AnyValue)>,
+    ) -> PyResult<Vec<(u32, Bound<'py, PyAny>)>> {
+        let convert = |(component, value)| Ok((component, self.tensor(py, value)?));
+        freed.into_iter().map(convert).collect()
+    }
+
     /// A tensor over indices that the tree has given up or copied.
     pub fn tensor<'py>(&self, py: Python<'py>, value: AnyValue) -> PyResult<Bound<'py, PyAny>> {
         match value {
@@ -83,7 +95,7 @@ impl NativeTreeCore {
     }
 
     /// The current name of the adapter behind an extra key.
-    fn lora_name<'py>(
+    pub fn lora_name<'py>(
         &self,
         py: Python<'py>,
         extra_key: Option<&str>,
@@ -106,7 +118,7 @@ impl NativeTreeCore {
         self.name_namespace(py, namespace)
     }
 
-    fn name_namespace(&self, py: Python<'_>, namespace: OwnedNamespace) -> PyResult<()> {
+    pub fn name_namespace(&self, py: Python<'_>, namespace: OwnedNamespace) -> PyResult<()> {
         let (extra_key, cache_salt) = namespace;
         let name = self.lora_name(py, extra_key.as_deref())?;
         let name = name.as_ref().map(|name| name.to_str()).transpose()?;
@@ -120,58 +132,26 @@ impl NativeTreeCore {
             |any| with_tree!(any, tree => tree.set_lora_name(&key, name)),
         )
     }
-
-    fn insert<V: TensorIndices>(
-        tree: &mut Tree<V>,
-        value: &TensorArg<'_>,
-        scalars: &InsertScalars<'_>,
-    ) -> Result<InsertStep, TreeError> {
-        V::with_source(value, |values| {
-            tree.begin_insert(&InsertRequest {
-                key: scalars.key,
-                values,
-                prev_prefix_len: scalars.prev_prefix_len,
-                swa_evicted_len: scalars.swa_evicted_len,
-                inserted_len: scalars.inserted_len,
-                priority: scalars.priority,
-                rotation_base: scalars.rotation_base,
-                session_id: scalars.session_id,
-                lora_name: scalars.lora_name,
-                tracks_adopted: scalars.tracks_adopted,
-            })
-        })
-    }
 }
 
-/// Everything of an insert but its value.
-struct InsertScalars<'a> {
-    key: Key<'a>,
-    prev_prefix_len: u64,
-    swa_evicted_len: u64,
-    inserted_len: u64,
-    priority: i64,
-    rotation_base: Option<i64>,
-    session_id: Option<&'a str>,
-    lora_name: Option<&'a str>,
-    tracks_adopted: bool,
-}
+/// Extra key and salt.
+pub type OwnedNamespace = (Option<String>, Option<String>);
 
-type OwnedNamespace = (Option<String>, Option<String>);
-
-fn owned_namespace((extra_key, cache_salt): (Option<&str>, Option<&str>)) -> OwnedNamespace {
+/// A namespace that outlives the lock on the core.
+pub fn owned_namespace((extra_key, cache_salt): (Option<&str>, Option<&str>)) -> OwnedNamespace {
     (extra_key.map(String::from), cache_salt.map(String::from))
 }
 
 /// Indices of either kind, out of the tree.
 pub enum AnyValue {
     /// Plain numbers.
-    Host(HostIndices),
+    Host(HostSlots),
     /// A tensor.
     Device(DeviceIndices),
 }
 
-impl From<HostIndices> for AnyValue {
-    fn from(value: HostIndices) -> Self {
+impl From<HostSlots> for AnyValue {
+    fn from(value: HostSlots) -> Self {
         AnyValue::Host(value)
     }
 }
@@ -180,6 +160,12 @@ impl From<DeviceIndices> for AnyValue {
     fn from(value: DeviceIndices) -> Self {
         AnyValue::Device(value)
     }
+}
+
+/// What a tree freed, without its own kind of value.
+pub fn any_freed<V: Into<AnyValue>>(freed: Freed<V>) -> Vec<(u32, AnyValue)> {
+    let convert = |(component, value): (_, V)| (component as u32, value.into());
+    freed.into_iter().map(convert).collect()
 }
 
 /// A copy that shares no memory with the tree.
@@ -194,6 +180,25 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("no message");
     format!("the core panicked and is poisoned: {text}")
+}
+
+/// The components beside FULL in tree order; windows come before states (SWA-C1).
+fn auxiliaries(
+    windows: Vec<(Component, u64, Flag)>,
+    states: Option<(u64, Option<u64>)>,
+) -> Vec<AuxiliaryConfig> {
+    let windows = windows
+        .into_iter()
+        .map(|(kind, size, gates_match)| AuxiliaryConfig::Window {
+            kind: kind.0,
+            size: size as usize,
+            gates_match: gates_match.0,
+        });
+    let states = states.map(|(chunk, cap)| AuxiliaryConfig::Mamba {
+        chunk: chunk as usize,
+        cap,
+    });
+    windows.chain(states).collect()
 }
 
 /// A policy from its lower-cased name and its checked parameters.
@@ -244,10 +249,11 @@ fn budget_of(budget: &Bound<'_, PyTuple>) -> PyResult<TailBudget> {
 
 #[pymethods]
 impl NativeTreeCore {
-    /// `lora_names` maps an extra key to a name or None; it turns events on.
+    /// `lora_names` maps an extra key to a name or None; it turns events on. A window is
+    /// `(component, size, gates_match)`, `states` is `(chunk size, cap | None)`.
     #[new]
     #[pyo3(signature = (page_size, is_bigram, device, is_host, policy_name, protected_threshold=2,
-                        tail_budget=None, lora_names=None, is_dynamo=false))]
+                        tail_budget=None, lora_names=None, is_dynamo=false, windows=None, states=None))]
     #[allow(clippy::too_many_arguments, reason = "Python passes them by name")]
     fn new(
         page_size: u64,
@@ -259,6 +265,8 @@ impl NativeTreeCore {
         tail_budget: Option<&Bound<'_, PyTuple>>,
         lora_names: Option<Py<PyAny>>,
         is_dynamo: bool,
+        windows: Option<Vec<(Component, u64, Flag)>>,
+        states: Option<(u64, Option<u64>)>,
     ) -> PyResult<Self> {
         let py = device.py();
         let page_size = page_size as usize;
@@ -276,6 +284,7 @@ impl NativeTreeCore {
             },
             policy: policy(py, policy_name, protected_threshold, tail_budget)?,
             events: lora_names.is_some().then_some(format),
+            auxiliaries: auxiliaries(windows.unwrap_or_default(), states),
         };
         let tree = match is_host {
             true => AnyTree::Host(Tree::new(config)),
@@ -285,6 +294,7 @@ impl NativeTreeCore {
             tree: Mutex::new(tree),
             torch: Torch::new(device, is_host)?,
             is_bigram,
+            has_states: states.is_some(),
             lora_names,
         })
     }
@@ -300,7 +310,7 @@ impl NativeTreeCore {
         self.with(py, |any| with_tree!(any, tree => tree.root()))
     }
 
-    /// `(device_prefix_len, best_node, full_kv_hit_length, last_visited | None, split | None)`.
+    /// See `results::MatchTuple`.
     fn match_prefix(
         &self,
         token_ids: &Bound<'_, PyAny>,
@@ -318,6 +328,8 @@ impl NativeTreeCore {
             outcome.full_kv_hit_length,
             outcome.last_visited,
             outcome.split.map(results::split_tuple),
+            outcome.swa_branching_len,
+            outcome.mamba_branching_len,
         ))
     }
 
@@ -337,154 +349,6 @@ impl NativeTreeCore {
             |any| with_tree!(any, tree => tree.match_full_device_prefix(key)),
         )?;
         Ok((found.matched_len, found.node, found.pinned_len))
-    }
-
-    /// One step; see `results::insert_step`.
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "one call per insert must stay one call"
-    )]
-    fn begin_insert<'py>(
-        &self,
-        token_ids: &Bound<'py, PyAny>,
-        extra_key: Option<Text<'py>>,
-        cache_salt: Option<Text<'py>>,
-        limit: Option<Bound<'py, PyAny>>,
-        value: &Bound<'py, PyAny>,
-        prev_prefix_len: u64,
-        evicted_lens: PerComponent<u64>,
-        inserted_len: u64,
-        priority: Option<i64>,
-        session_id: Option<Text<'py>>,
-        tracks_adopted: Flag,
-        rotation_base: Option<i64>,
-    ) -> PyResult<Bound<'py, PyTuple>> {
-        let py = token_ids.py();
-        let key = KeyArg::new(token_ids, extra_key, cache_salt, limit)?;
-        let session_id = session_id.as_ref().map(Text::as_str).transpose()?;
-        let value = match TensorArg::check(value, &self.torch)? {
-            Ok(value) => value,
-            Err(error) => return Err(self.unless_suspended(py, error)),
-        };
-        let key = key.key()?;
-        let name = self.lora_name(py, key.extra_key)?;
-        let scalars = InsertScalars {
-            key,
-            prev_prefix_len,
-            swa_evicted_len: evicted_lens.get(ComponentType::Swa).unwrap_or(0),
-            inserted_len,
-            priority: priority.unwrap_or(0),
-            rotation_base,
-            session_id,
-            lora_name: name.as_ref().map(|name| name.to_str()).transpose()?,
-            tracks_adopted: tracks_adopted.0,
-        };
-        let step = self.attempt(
-            py,
-            |any| with_tree!(any, tree => Self::insert(tree, &value, &scalars)),
-        )?;
-        results::insert_step(py, step)
-    }
-
-    fn resume_insert<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        if self.lora_names.is_some() {
-            let namespace = self.with(
-                py,
-                |any| with_tree!(any, tree => tree.suspended_namespace().map(owned_namespace)),
-            )?;
-            if let Some(namespace) = namespace {
-                self.name_namespace(py, namespace)?;
-            }
-        }
-        let step = self.attempt(py, |any| with_tree!(any, tree => tree.resume_insert()))?;
-        results::insert_step(py, step)
-    }
-
-    fn has_ongoing_insert(&self, py: Python<'_>) -> PyResult<bool> {
-        self.with(py, |any| with_tree!(any, tree => tree.has_ongoing_insert()))
-    }
-
-    fn end_insert(&self, py: Python<'_>) -> PyResult<()> {
-        self.with(py, |any| with_tree!(any, tree => tree.end_insert()))
-    }
-
-    #[getter]
-    fn enable_storage(&self, py: Python<'_>) -> PyResult<bool> {
-        self.with(
-            py,
-            |any| with_tree!(any, tree => tree.settings.enable_storage),
-        )
-    }
-
-    #[setter]
-    fn set_enable_storage(&self, py: Python<'_>, value: Flag) -> PyResult<()> {
-        self.with(
-            py,
-            |any| with_tree!(any, tree => tree.settings.enable_storage = value.0),
-        )
-    }
-
-    #[getter]
-    fn enable_external_cache_linker(&self, py: Python<'_>) -> PyResult<bool> {
-        self.with(
-            py,
-            |any| with_tree!(any, tree => tree.settings.enable_external_cache_linker),
-        )
-    }
-
-    #[setter]
-    fn set_enable_external_cache_linker(&self, py: Python<'_>, value: Flag) -> PyResult<()> {
-        self.with(
-            py,
-            |any| with_tree!(any, tree => tree.settings.enable_external_cache_linker = value.0),
-        )
-    }
-
-    #[getter]
-    fn is_write_back(&self, py: Python<'_>) -> PyResult<bool> {
-        self.with(
-            py,
-            |any| with_tree!(any, tree => tree.settings.is_write_back),
-        )
-    }
-
-    #[setter]
-    fn set_is_write_back(&self, py: Python<'_>, value: Flag) -> PyResult<()> {
-        self.with(
-            py,
-            |any| with_tree!(any, tree => tree.settings.is_write_back = value.0),
-        )
-    }
-
-    #[getter]
-    fn write_through_threshold(&self, py: Python<'_>) -> PyResult<i64> {
-        self.with(
-            py,
-            |any| with_tree!(any, tree => tree.settings.write_through_threshold),
-        )
-    }
-
-    #[setter]
-    fn set_write_through_threshold(&self, py: Python<'_>, value: i64) -> PyResult<()> {
-        self.with(
-            py,
-            |any| with_tree!(any, tree => tree.settings.write_through_threshold = value),
-        )
-    }
-
-    #[getter]
-    fn is_host_memory_buffer_only(&self, py: Python<'_>) -> PyResult<bool> {
-        self.with(
-            py,
-            |any| with_tree!(any, tree => tree.settings.is_host_memory_buffer_only),
-        )
-    }
-
-    fn set_host_memory_buffer_only(&self, py: Python<'_>) -> PyResult<()> {
-        self.with(
-            py,
-            |any| with_tree!(any, tree => tree.settings.is_host_memory_buffer_only = true),
-        )
     }
 
     fn take_events<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
@@ -509,17 +373,5 @@ impl NativeTreeCore {
             py,
             |any| with_tree!(any, tree => tree.rotation_phase_of(node_id.0)),
         )
-    }
-}
-
-impl NativeTreeCore {
-    /// A refused value stands back behind a second insert (INS-1).
-    fn unless_suspended(&self, py: Python<'_>, error: PyErr) -> PyErr {
-        let text = "concurrent insert walks: another insert is suspended";
-        match self.has_ongoing_insert(py) {
-            Ok(true) => refusal(py, TreeError::InsertProtocol(text)),
-            Ok(false) => error,
-            Err(failure) => failure,
-        }
     }
 }

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use tree_core::{NodeView, TreeView};
+use tree_core::{ComponentView, NodeView, RecordView, TreeView};
 
 use crate::core::{NativeTreeCore, with_tree};
 use crate::results::hex_list;
@@ -19,10 +19,9 @@ impl NativeTreeCore {
         }
         state.set_item("nodes", nodes)?;
         state.set_item("device_leaves", view.device_leaves)?;
-        state.set_item("evictable", view.evictable)?;
-        state.set_item("protected", view.protected)?;
+        let records = view.records.into_iter().map(record_tuple);
+        state.set_item("records", records.collect::<Vec<_>>())?;
         state.set_item("has_insert", view.has_insert)?;
-        state.set_item("has_walk", view.has_walk)?;
         state.set_item("queued_events", view.queued_events)?;
         Ok(state)
     }
@@ -52,12 +51,35 @@ fn node_dict(py: Python<'_>, node: NodeView) -> PyResult<Bound<'_, PyDict>> {
         "event_hash_values",
         node.event_hashes.as_deref().map(hex_list),
     )?;
-    fields.set_item("lock_ref", node.lock_ref)?;
-    fields.set_item("host_lock_ref", node.host_lock_ref)?;
-    fields.set_item("host_lock_uuid", node.host_lock_uuid)?;
-    fields.set_item("device_value", node.device)?;
+    let components = node.components.into_iter().map(component_tuple);
+    fields.set_item("components", components.collect::<Vec<_>>())?;
     fields.set_item("write_through_pending_id", node.write_through_pending)?;
     fields.set_item("external_cache_stored", node.is_externally_stored)?;
     fields.set_item("rotation_base", node.rotation_base)?;
     Ok(fields)
+}
+
+/// `(component number, locks, host locks, mark | None, host mark | None, slots | None)`.
+type ComponentTuple = (u32, u64, u64, Option<i64>, Option<i64>, Option<Vec<i64>>);
+
+fn component_tuple(view: ComponentView) -> ComponentTuple {
+    (
+        view.kind as u32,
+        view.lock_ref,
+        view.host_lock_ref,
+        view.lock_mark,
+        view.host_lock_mark,
+        view.device,
+    )
+}
+
+/// `(component number, evictable, protected, list, whether a walk is open)`.
+fn record_tuple(view: RecordView) -> (u32, i128, i128, Vec<u64>, bool) {
+    (
+        view.kind as u32,
+        view.evictable,
+        view.protected,
+        view.recency,
+        view.has_walk,
+    )
 }

@@ -5,11 +5,14 @@
 
 mod absent;
 mod arguments;
+mod component_methods;
 mod core;
 mod errors;
+mod insert_methods;
 #[cfg(feature = "inspection")]
 mod inspection;
 mod results;
+mod settings;
 mod tree_methods;
 mod values;
 

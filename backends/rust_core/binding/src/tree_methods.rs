@@ -1,18 +1,18 @@
-//! The rest of the native core: locks, eviction, sizes, paths, hashes, the linker's tree side.
+//! The rest of the native core: sizes, paths, hashes, the linker's tree side.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
-use tree_core::{LeafEviction, NodeId, to_hex};
+use tree_core::{ComponentType, NodeId, to_hex};
 
-use crate::arguments::{Component, Flag, Handle, Many, OngoingPair, PerComponent, Receipt};
+use crate::arguments::{Component, Flag, Handle, Many, OngoingPair};
 use crate::core::{AnyValue, NativeTreeCore, private_copy, with_tree};
 use crate::results::{buffer_state, hex_list};
 
 /// `(node, parent, start, end, full_value_len | None, child_count)`.
 type PathTuple = (u64, u64, usize, usize, Option<usize>, usize);
 
-/// `(device tensor, keys)`.
-type OffloadTuple<'py> = (Bound<'py, PyAny>, Vec<String>);
+/// `(component number, device tensor, keys, whether the last pages alone are of use)`.
+type OffloadTuple<'py> = (u32, Bound<'py, PyAny>, Vec<String>, bool);
 
 fn ids(handles: Many<Handle>) -> Vec<NodeId> {
     handles.0.into_iter().map(|handle| handle.0).collect()
@@ -20,139 +20,6 @@ fn ids(handles: Many<Handle>) -> Vec<NodeId> {
 
 #[pymethods]
 impl NativeTreeCore {
-    /// `(tokens that became protected, None if FULL was skipped; numbers of what was skipped)`.
-    fn inc_lock_ref(
-        &self,
-        py: Python<'_>,
-        node_id: Handle,
-        skipped: Many<Component>,
-    ) -> PyResult<(Option<u64>, Vec<u32>)> {
-        let skipped: Vec<_> = skipped.0.into_iter().map(|item| item.0).collect();
-        let delta = self.attempt(
-            py,
-            |any| with_tree!(any, tree => tree.inc_lock_ref(node_id.0, &skipped)),
-        )?;
-        let numbers = skipped.into_iter().map(|component| component as u32);
-        Ok((delta, numbers.collect()))
-    }
-
-    fn dec_lock_ref(
-        &self,
-        py: Python<'_>,
-        node_id: Handle,
-        receipt: Receipt,
-        skip_swa: Flag,
-    ) -> PyResult<()> {
-        let _ = skip_swa; // Without a window component the flag says nothing (LOCK-9).
-        self.attempt(
-            py,
-            |any| with_tree!(any, tree => tree.dec_lock_ref(node_id.0, &receipt.0)),
-        )
-    }
-
-    fn dec_swa_lock_only(&self, py: Python<'_>, node_id: Handle, receipt: Receipt) -> PyResult<()> {
-        self.attempt(
-            py,
-            |any| with_tree!(any, tree => tree.dec_swa_lock_only(node_id.0, &receipt.0)),
-        )
-    }
-
-    fn inc_full_pin(&self, py: Python<'_>, node_id: Handle) -> PyResult<()> {
-        self.attempt(
-            py,
-            |any| with_tree!(any, tree => tree.inc_full_pin(node_id.0)),
-        )
-    }
-
-    fn dec_full_pin(&self, py: Python<'_>, node_id: Handle) -> PyResult<()> {
-        self.attempt(
-            py,
-            |any| with_tree!(any, tree => tree.dec_full_pin(node_id.0)),
-        )
-    }
-
-    /// FULL's mark, None if nothing was pinned.
-    fn inc_host_lock_ref(&self, py: Python<'_>, node_id: Handle) -> PyResult<Option<i64>> {
-        let entry = self.attempt(
-            py,
-            |any| with_tree!(any, tree => tree.inc_host_lock_ref(node_id.0)),
-        )?;
-        Ok(entry.flatten())
-    }
-
-    fn dec_host_lock_ref(&self, py: Python<'_>, node_id: Handle, receipt: Receipt) -> PyResult<()> {
-        self.attempt(
-            py,
-            |any| with_tree!(any, tree => tree.dec_host_lock_ref(node_id.0, &receipt.0)),
-        )
-    }
-
-    fn evict_device_start(
-        &self,
-        py: Python<'_>,
-        component: Component,
-        request: u64,
-    ) -> PyResult<()> {
-        self.attempt(
-            py,
-            |any| with_tree!(any, tree => tree.evict_device_start(component.0, request)),
-        )
-    }
-
-    fn evict_device_next_node(
-        &self,
-        py: Python<'_>,
-        component: Component,
-        tracker: PerComponent<u64>,
-    ) -> PyResult<Option<u64>> {
-        let evicted = tracker.get(component.0).unwrap_or(0);
-        self.attempt(
-            py,
-            |any| with_tree!(any, tree => tree.evict_device_next_node(component.0, evicted)),
-        )
-    }
-
-    fn evict_device_end(&self, py: Python<'_>, component: Component) -> PyResult<()> {
-        self.attempt(
-            py,
-            |any| with_tree!(any, tree => tree.evict_device_end(component.0)),
-        )
-    }
-
-    /// The freed slots, None if the leaf needs a backup first.
-    fn evict_device_leaf<'py>(
-        &self,
-        py: Python<'py>,
-        node_id: Handle,
-        is_write_back: Flag,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        self.refresh_lora_name(py, node_id.0)?;
-        let freed: Option<AnyValue> = self.attempt(py, |any| {
-            with_tree!(any, tree => {
-                tree.evict_device_leaf(node_id.0, is_write_back.0).map(|answer| match answer {
-                    LeafEviction::NeedsBackup(_) => None,
-                    LeafEviction::Deleted(value) => Some(value.into()),
-                })
-            })
-        })?;
-        freed.map(|value| self.tensor(py, value)).transpose()
-    }
-
-    /// The freed slots, None if a lock forbids it.
-    fn drop_subtree_no_host<'py>(
-        &self,
-        py: Python<'py>,
-        node_id: Handle,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        self.refresh_lora_name(py, node_id.0)?;
-        let freed: Option<AnyValue> = self.attempt(py, |any| {
-            with_tree!(any, tree => {
-                tree.drop_subtree_no_host(node_id.0).map(|value| value.map(Into::into))
-            })
-        })?;
-        freed.map(|value| self.tensor(py, value)).transpose()
-    }
-
     fn component_evictable_size(&self, py: Python<'_>, component: Component) -> PyResult<i128> {
         self.with(
             py,
@@ -167,7 +34,8 @@ impl NativeTreeCore {
         )
     }
 
-    fn total_size(&self, py: Python<'_>) -> PyResult<usize> {
+    /// FULL's tokens, and the entries of all other components.
+    fn total_size(&self, py: Python<'_>) -> PyResult<(usize, usize)> {
         self.with(py, |any| with_tree!(any, tree => tree.total_size()))
     }
 
@@ -263,7 +131,15 @@ impl NativeTreeCore {
     fn all_values_flatten<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let value: AnyValue = self.with(
             py,
-            |any| with_tree!(any, tree => tree.all_values_flatten().into()),
+            |any| with_tree!(any, tree => tree.all_values_flatten(ComponentType::Full).into()),
+        )?;
+        self.tensor(py, value)
+    }
+
+    fn all_mamba_values_flatten<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let value: AnyValue = self.with(
+            py,
+            |any| with_tree!(any, tree => tree.all_values_flatten(ComponentType::Mamba).into()),
         )?;
         self.tensor(py, value)
     }
@@ -275,11 +151,11 @@ impl NativeTreeCore {
         unlocked_only: Flag,
         swa_resident_only: Flag,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        let _ = swa_resident_only; // Without a window component it leaves nothing out.
-        let rows = self.with(
-            py,
-            |any| with_tree!(any, tree => tree.walk_for_kv_canary(unlocked_only.0)),
-        )?;
+        let rows = self.with(py, |any| {
+            with_tree!(any, tree => {
+                tree.walk_for_kv_canary(unlocked_only.0, swa_resident_only.0)
+            })
+        })?;
         let columns = [rows.slots, rows.positions, rows.previous];
         PyTuple::new(py, columns.map(|column| int64_bytes(py, &column)))
     }
@@ -370,30 +246,30 @@ impl NativeTreeCore {
         )
     }
 
-    /// A list of `(device tensor, keys)`, or None.
+    /// A list of offload tuples, or None.
     fn build_offload<'py>(
         &self,
         py: Python<'py>,
         node_id: Handle,
     ) -> PyResult<Option<Vec<OffloadTuple<'py>>>> {
-        let plans: Option<Vec<(AnyValue, Vec<String>)>> = self.attempt(py, |any| {
+        let plans = self.attempt(py, |any| {
             with_tree!(any, tree => {
                 let plans = tree.build_offload(node_id.0)?;
                 Ok(plans.map(|plans| {
                     let plan = |plan: &tree_core::OffloadPlan<'_, _>| {
-                        (private_copy(plan.device), hex_list(plan.keys))
+                        let device = private_copy(&plan.device);
+                        (plan.component as u32, device, hex_list(plan.keys), plan.is_tail)
                     };
-                    plans.iter().map(plan).collect()
+                    plans.iter().map(plan).collect::<Vec<_>>()
                 }))
             })
         })?;
         let Some(plans) = plans else { return Ok(None) };
-        let convert = |(value, keys)| Ok((self.tensor(py, value)?, keys));
-        plans
-            .into_iter()
-            .map(convert)
-            .collect::<PyResult<_>>()
-            .map(Some)
+        let convert = |(component, value, keys, is_tail)| {
+            Ok((component, self.tensor(py, value)?, keys, is_tail))
+        };
+        let plans = plans.into_iter().map(convert);
+        plans.collect::<PyResult<_>>().map(Some)
     }
 
     fn mark_offload_pending(&self, py: Python<'_>, node_id: Handle) -> PyResult<()> {

@@ -1,7 +1,7 @@
 //! Slot indices on both sides of the boundary: host spans and torch tensors.
 //!
 //! On the CPU the tree keeps plain numbers, copied from contiguous tensors and handed back as
-//! tensors over the tree's own buffers. On another device it keeps tensors and only lets torch
+//! tensors over the tree's own buffers; a state stays the tensor that it came as. On another device it keeps tensors and only lets torch
 //! cut and join them, so that nothing is copied to the host.
 
 use std::ffi::{c_int, c_void};
@@ -18,6 +18,9 @@ use crate::errors::INVALID_ARGUMENT;
 
 /// Index values that can leave as a tensor.
 pub trait TensorIndices: Indices + Send + Sync + 'static {
+    /// A state: the caller's own one-element tensor, kept as it is (MAM-I6).
+    fn state(tensor: Py<PyAny>) -> Self;
+
     /// A 1-D int64 tensor on the core's device that nobody else writes to.
     fn into_tensor<'py>(self, py: Python<'py>, torch: &Torch) -> PyResult<Bound<'py, PyAny>>;
 
@@ -50,6 +53,22 @@ impl Torch {
             is_host,
             from_buffer: from_buffer.unbind(),
         })
+    }
+
+    /// Whether a value is a state: a 1-D integer tensor of one element, on the core's device.
+    pub fn is_state(&self, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let py = value.py();
+        if check_tensor_type(value).is_err() {
+            return Ok(false);
+        }
+        let dtype = value.getattr(intern!(py, "dtype"))?;
+        let is_number = |name| dtype.getattr(name)?.extract::<bool>();
+        let is_flag = || dtype.eq(py.import("torch")?.getattr("bool")?);
+        let is_integer =
+            !is_number("is_floating_point")? && !is_number("is_complex")? && !is_flag()?;
+        let shape: Vec<usize> = value.getattr(intern!(py, "shape"))?.extract()?;
+        let is_here = value.getattr(intern!(py, "device"))?.eq(&self.device)?;
+        Ok(is_integer && is_here && shape == [1])
     }
 
     fn empty<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -90,14 +109,14 @@ impl<'py> TensorArg<'py> {
         let py = value.py();
         let refuse = |text: &str| Err(INVALID_ARGUMENT.raise(py, text));
         if !value.getattr(intern!(py, "dtype"))?.is(&torch.int64) {
-            return refuse("an insert value must be int64");
+            return refuse("index values must be int64");
         }
         if !value.getattr(intern!(py, "device"))?.eq(&torch.device)? {
-            return refuse("an insert value must be on the core's device");
+            return refuse("index values must be on the core's device");
         }
         let dimensions: usize = value.call_method0(intern!(py, "dim"))?.extract()?;
         if dimensions != 1 {
-            return refuse("an insert value must be one-dimensional");
+            return refuse("index values must be one-dimensional");
         }
         // `len()` of a tensor is Python code; `numel()` is not.
         let len = value.call_method0(intern!(py, "numel"))?.extract()?;
@@ -118,13 +137,77 @@ impl<'py> TensorArg<'py> {
     }
 }
 
-impl TensorIndices for HostIndices {
-    fn into_tensor<'py>(self, py: Python<'py>, torch: &Torch) -> PyResult<Bound<'py, PyAny>> {
-        if self.is_empty() {
-            return torch.empty(py);
+/// Indices of a core on the CPU: plain numbers, but for a state the tensor that came with it.
+pub enum HostSlots {
+    /// Slots.
+    Numbers(HostIndices),
+    /// A state of one element.
+    State(Py<PyAny>),
+}
+
+impl Clone for HostSlots {
+    fn clone(&self) -> Self {
+        match self {
+            HostSlots::Numbers(numbers) => HostSlots::Numbers(numbers.clone()),
+            HostSlots::State(tensor) => HostSlots::State(Python::attach(|py| tensor.clone_ref(py))),
         }
-        let buffer = IndexBuffer(self).into_bound_py_any(py)?;
-        torch.from_buffer.bind(py).call1((buffer,))
+    }
+}
+
+impl Indices for HostSlots {
+    type Source = [i64];
+
+    fn copied(source: &[i64], start: usize, end: usize) -> Self {
+        HostSlots::Numbers(Span::copied(&source[start..end]))
+    }
+
+    fn source_len(source: &[i64]) -> usize {
+        source.len()
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            HostSlots::Numbers(numbers) => Indices::len(numbers),
+            HostSlots::State(_) => 1,
+        }
+    }
+
+    fn slice(&self, start: usize, end: usize) -> Self {
+        HostSlots::Numbers(self.to_host().slice(start, end))
+    }
+
+    fn concat(parts: &[&Self]) -> Self {
+        let parts: Vec<HostIndices> = parts.iter().map(|part| part.to_host()).collect();
+        HostSlots::Numbers(Span::joined(&parts.iter().collect::<Vec<_>>()))
+    }
+
+    fn to_host(&self) -> Span<i64> {
+        match self {
+            HostSlots::Numbers(numbers) => numbers.clone(),
+            HostSlots::State(tensor) => Python::attach(|py| numbers_of(tensor.bind(py))),
+        }
+    }
+}
+
+fn numbers_of(tensor: &Bound<'_, PyAny>) -> Span<i64> {
+    let list = must(tensor.call_method0("tolist"));
+    Span::from(must(list.extract::<Vec<i64>>()))
+}
+
+impl TensorIndices for HostSlots {
+    fn state(tensor: Py<PyAny>) -> Self {
+        HostSlots::State(tensor)
+    }
+
+    fn into_tensor<'py>(self, py: Python<'py>, torch: &Torch) -> PyResult<Bound<'py, PyAny>> {
+        match self {
+            HostSlots::State(tensor) => Ok(tensor.into_bound(py)),
+            HostSlots::Numbers(numbers) if numbers.is_empty() => torch.empty(py),
+            HostSlots::Numbers(numbers) => {
+                let buffer = IndexBuffer(numbers).into_bound_py_any(py)?;
+                torch.from_buffer.bind(py).call1((buffer,))
+            }
+        }
     }
 
     fn with_source<R>(value: &TensorArg<'_>, use_source: impl FnOnce(&[i64]) -> R) -> R {
@@ -253,14 +336,18 @@ impl Indices for DeviceIndices {
         let Some(tensor) = &self.tensor else {
             return Span::empty();
         };
-        Python::attach(|py| {
-            let list = must(tensor.bind(py).call_method0("tolist"));
-            Span::from(must(list.extract::<Vec<i64>>()))
-        })
+        Python::attach(|py| numbers_of(tensor.bind(py)))
     }
 }
 
 impl TensorIndices for DeviceIndices {
+    fn state(tensor: Py<PyAny>) -> Self {
+        DeviceIndices {
+            tensor: Some(tensor),
+            len: 1,
+        }
+    }
+
     fn into_tensor<'py>(self, py: Python<'py>, torch: &Torch) -> PyResult<Bound<'py, PyAny>> {
         match self.tensor {
             Some(tensor) => Ok(tensor.into_bound(py)),

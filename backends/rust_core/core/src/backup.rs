@@ -2,19 +2,44 @@
 //! (BKP-20, LNK-1 to LNK-9, BUF-5 to BUF-10).
 
 use crate::NodeId;
+use crate::component::ComponentType;
 use crate::error::{Result, TreeError, contract};
 use crate::hash::Digest;
 use crate::indices::Indices;
 use crate::nodes::Slot;
 use crate::tree::Tree;
 
-/// What the offload of a node copies (LNK-3).
+/// What the offload of a node copies of one component (LNK-3).
 #[derive(Clone, Debug)]
 pub struct OffloadPlan<'a, V> {
-    /// FULL's device slots.
-    pub device: &'a V,
+    /// The component.
+    pub component: ComponentType,
+    /// Device slots.
+    pub device: V,
     /// One key per page.
     pub keys: &'a [Digest],
+    /// Whether the last pages alone are of use.
+    pub is_tail: bool,
+}
+
+impl<'a, V: Clone> OffloadPlan<'a, V> {
+    pub(crate) fn whole(component: ComponentType, device: &V, keys: &'a [Digest]) -> Self {
+        OffloadPlan {
+            component,
+            device: device.clone(),
+            keys,
+            is_tail: false,
+        }
+    }
+
+    pub(crate) fn tail(component: ComponentType, device: V, keys: &'a [Digest]) -> Self {
+        OffloadPlan {
+            component,
+            device,
+            keys,
+            is_tail: true,
+        }
+    }
 }
 
 /// Where a node hangs (KEY-44).
@@ -76,13 +101,14 @@ impl<V: Indices> Tree<V> {
             return Ok(None);
         }
         let keys = node.hashes.as_deref().unwrap_or(&[]);
-        let plan = node
-            .full()
-            .device
-            .as_ref()
-            .filter(|_| !keys.is_empty())
-            .map(|device| OffloadPlan { device, keys });
-        Ok(Some(plan.into_iter().collect()))
+        if keys.is_empty() {
+            return Ok(Some(Vec::new()));
+        }
+        let held = self.components.iter().zip(&node.data);
+        let plans = held.filter_map(|(component, data)| {
+            component.plan_offload(self.layout, data.device.as_ref()?, keys)
+        });
+        Ok(Some(plans.collect()))
     }
 
     /// An offload of this node is in flight (LNK-4).

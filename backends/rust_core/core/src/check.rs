@@ -19,19 +19,19 @@ impl<V: Indices> Tree<V> {
     ) -> Result<()> {
         let mut found = Vec::new();
         self.check_root(&mut found);
-        let mut ledger = Ledger::default();
         for slot in self.nodes.pre_order() {
             self.check_children(slot, &mut found);
             if slot != self.nodes.root {
-                self.check_node(slot, &mut ledger, &mut found);
+                self.check_node(slot, &mut found);
             }
         }
         self.check_leaves(&mut found);
-        if ledger != self.ledgers[FULL] {
-            found.push(format!(
-                "FULL's ledger is {:?}, its nodes add up to {ledger:?}",
-                self.ledgers[FULL]
-            ));
+        for index in 0..self.components.len() {
+            self.check_ledger(index, &mut found);
+            self.check_marks(index, &mut found);
+            if index != FULL {
+                self.check_recency(index, &mut found);
+            }
         }
         for (name, ongoing) in [
             ("write-through", ongoing_write_through),
@@ -59,8 +59,15 @@ impl<V: Indices> Tree<V> {
     }
 
     fn check_root(&self, found: &mut Vec<String>) {
-        if self.nodes[self.nodes.root].full().lock_ref == 0 {
-            found.push("the root is not locked".into());
+        let root = &self.nodes[self.nodes.root];
+        for (component, data) in self.components.iter().zip(&root.data) {
+            let kind = component.kind();
+            if data.lock_ref == 0 {
+                found.push(format!("the root is not locked in {kind:?}"));
+            }
+            if data.device.is_some() {
+                found.push(format!("the root has a {kind:?} value"));
+            }
         }
     }
 
@@ -81,19 +88,91 @@ impl<V: Indices> Tree<V> {
         }
     }
 
-    fn check_node(&self, slot: Slot, ledger: &mut Ledger, found: &mut Vec<String>) {
+    /// CHK-3, CHK-5, CHK-9, and that values have their lengths (SWA-D2, MAM-D2).
+    fn check_node(&self, slot: Slot, found: &mut Vec<String>) {
         let node = &self.nodes[slot];
-        let data = node.full();
-        let Some(value) = &data.device else {
+        if node.full().device.is_none() {
             found.push(format!("node {} has no FULL value", node.id));
-            return;
-        };
-        if value.len() != self.nodes.units(slot) {
-            found.push(format!("node {} has a value of another length", node.id));
         }
-        match data.lock_ref {
-            0 => ledger.evictable += value.len() as i128,
-            _ => ledger.protected += value.len() as i128,
+        for (component, data) in self.components.iter().zip(&node.data) {
+            let kind = component.kind();
+            let expected = component.value_len(self.nodes.units(slot));
+            let value = data.device.as_ref();
+            if value.is_some_and(|value| value.len() != expected) {
+                found.push(format!(
+                    "node {} has a {kind:?} value of another length",
+                    node.id
+                ));
+            }
+            if data.lock_ref > node.full().lock_ref {
+                found.push(format!(
+                    "node {} is locked in {kind:?} but not in FULL",
+                    node.id
+                ));
+            }
+        }
+    }
+
+    /// CHK-18.
+    fn check_ledger(&self, index: usize, found: &mut Vec<String>) {
+        let mut counted = Ledger::default();
+        for slot in self.nodes.pre_order().skip(1) {
+            let data = &self.nodes[slot].data[index];
+            match data.lock_ref {
+                0 => counted.evictable += i128::from(data.len()),
+                _ => counted.protected += i128::from(data.len()),
+            }
+        }
+        let kept = self.records[index].ledger;
+        if counted != kept {
+            let kind = self.components[index].kind();
+            found.push(format!(
+                "{kind:?}'s ledger is {kept:?}, its nodes add up to {counted:?}"
+            ));
+        }
+    }
+
+    /// CHK-15, CHK-17.
+    fn check_recency(&self, index: usize, found: &mut Vec<String>) {
+        let kind = self.components[index].kind();
+        let recency = &self.records[index].recency;
+        let members = recency.members(&self.nodes, self.nodes.count());
+        let holders = self
+            .nodes
+            .pre_order()
+            .skip(1)
+            .filter(|&slot| self.nodes[slot].data[index].device.is_some());
+        let (mut listed, mut expected) = (members.clone(), holders.collect::<Vec<_>>());
+        listed.sort_unstable();
+        expected.sort_unstable();
+        if listed != expected {
+            found.push(format!("{kind:?}'s list is not its nodes with a value"));
+        }
+        if !recency.is_well_linked(&self.nodes, &members) {
+            found.push(format!("{kind:?}'s list is not well linked"));
+        }
+    }
+
+    /// SWA-V11: a mark names one node.
+    fn check_marks(&self, index: usize, found: &mut Vec<String>) {
+        let mut marks = Vec::new();
+        for slot in self.nodes.pre_order() {
+            let data = &self.nodes[slot].data[index];
+            marks.extend(data.lock_mark);
+            marks.extend(data.host_lock_mark);
+        }
+        let count = marks.len();
+        marks.sort_unstable();
+        marks.dedup();
+        let kind = self.components[index].kind();
+        if marks.len() != count {
+            found.push(format!("two nodes carry one {kind:?} mark"));
+        }
+        if marks
+            .last()
+            .is_some_and(|&last| last >= self.records[index].next_mark)
+        {
+            found.push(format!("a {kind:?} mark is yet to be issued"));
         }
     }
 

@@ -1,11 +1,13 @@
-//! Evicting device leaves (EVD-1 to EVD-35).
+//! Evicting device leaves, and FULL's walk over them (EVD-1 to EVD-36).
 //!
-//! A walk ranks the leaves once, when it opens, and then offers them one by one. Without a host
-//! tier a leaf is deleted, never demoted, and has no descendant on the host.
+//! FULL's walk ranks the leaves once, when it opens, and then offers them one by one. Without a
+//! host tier a leaf is deleted, never demoted, and has no descendant on the host.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
+
+use smallvec::SmallVec;
 
 use crate::NodeId;
 use crate::component::{ComponentType, FULL};
@@ -24,10 +26,22 @@ enum Offered {
 }
 
 /// An open walk over FULL's device leaves.
-pub(crate) struct Walk {
+pub(crate) struct LeafWalk {
     request: u64,
     heap: BinaryHeap<Reverse<(Rank, NodeId)>>,
     offered: Option<Offered>,
+}
+
+/// Values that were given up, with the component that each belonged to.
+pub type Freed<V> = SmallVec<[(ComponentType, V); 1]>;
+
+/// One step of a walk (EVD-5); a step without node and values is the walk's end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WalkStep<V> {
+    /// The leaf to be evicted next.
+    pub node: Option<NodeId>,
+    /// What went from an internal node.
+    pub freed: Freed<V>,
 }
 
 /// Answer to the eviction of a leaf.
@@ -35,20 +49,24 @@ pub(crate) struct Walk {
 pub enum LeafEviction<V> {
     /// Write-back: back this node up first; nothing was changed (EVD-20).
     NeedsBackup(NodeId),
-    /// The leaf is gone and these are its slots; none of them has a copy elsewhere (EVD-21).
-    Deleted(V),
+    /// The leaf is gone and these are its values; none of them has a copy elsewhere (EVD-21).
+    Deleted(Freed<V>),
 }
 
 impl<V: Indices> Tree<V> {
-    /// Opens a walk that ends once `request` tokens are evicted (EVD-1, EVD-11).
+    /// Opens a walk of a component that ends once `request` entries are evicted (EVD-1).
     pub fn evict_device_start(&mut self, component: ComponentType, request: u64) -> Result<()> {
-        self.check_component(component)?;
-        if self.walk.is_some() {
-            return contract("a FULL eviction walk is open already");
+        let index = self.check_component(component)?;
+        if self.is_walk_open(index) {
+            return contract(format!("a {component:?} eviction walk is open already"));
+        }
+        if index != FULL {
+            self.open_list_walk(index, request);
+            return Ok(());
         }
         let leaves = self.device_leaves.members().iter();
         let ranked: Vec<_> = leaves.map(|leaf| Reverse((leaf.rank, leaf.id))).collect();
-        self.walk = Some(Walk {
+        self.leaf_walk = Some(LeafWalk {
             request,
             heap: BinaryHeap::from(ranked),
             offered: None,
@@ -56,14 +74,25 @@ impl<V: Indices> Tree<V> {
         Ok(())
     }
 
-    /// The next leaf to evict, given the tokens evicted so far (EVD-12 to EVD-16).
+    /// One step of a walk, given the entries evicted so far (EVD-4).
     pub fn evict_device_next_node(
         &mut self,
         component: ComponentType,
         evicted: u64,
-    ) -> Result<Option<NodeId>> {
-        self.check_component(component)?;
-        let Some(mut walk) = self.walk.take() else {
+    ) -> Result<WalkStep<V>> {
+        let index = self.check_component(component)?;
+        match index {
+            FULL => Ok(WalkStep {
+                node: self.next_leaf(evicted)?,
+                freed: Freed::new(),
+            }),
+            _ => self.next_in_list(index, evicted),
+        }
+    }
+
+    /// The next leaf of FULL's walk (EVD-12 to EVD-16).
+    fn next_leaf(&mut self, evicted: u64) -> Result<Option<NodeId>> {
+        let Some(mut walk) = self.leaf_walk.take() else {
             return contract("no FULL eviction walk is open");
         };
         self.admit_parent(&mut walk);
@@ -80,12 +109,12 @@ impl<V: Indices> Tree<V> {
                 .map(|_| id);
         }
         walk.offered = found.map(Offered::Leaf);
-        self.walk = Some(walk);
+        self.leaf_walk = Some(walk);
         Ok(found)
     }
 
     /// EVD-12: the parent of the leaf offered last joins the walk if it is a leaf by now.
-    fn admit_parent(&self, walk: &mut Walk) {
+    fn admit_parent(&self, walk: &mut LeafWalk) {
         let parent = match walk.offered.take() {
             Some(Offered::Leaf(id)) => self.nodes.find(id).map(|slot| self.nodes[slot].parent),
             Some(Offered::ChildOf(id)) => self.nodes.find(id),
@@ -98,18 +127,24 @@ impl<V: Indices> Tree<V> {
         }
     }
 
-    /// Closes the walk (EVD-3).
+    /// Closes a walk (EVD-3).
     pub fn evict_device_end(&mut self, component: ComponentType) -> Result<()> {
-        self.check_component(component)?;
-        match self.walk.take() {
-            Some(_) => Ok(()),
-            None => contract("no FULL eviction walk is open"),
+        let index = self.check_component(component)?;
+        if !self.is_walk_open(index) {
+            return contract(format!("no {component:?} eviction walk is open"));
         }
+        self.records[index].walk = None;
+        if index == FULL {
+            self.leaf_walk = None;
+        }
+        Ok(())
     }
 
-    /// Whether a walk is open.
-    pub fn has_open_walk(&self) -> bool {
-        self.walk.is_some()
+    pub(crate) fn is_walk_open(&self, index: usize) -> bool {
+        match index {
+            FULL => self.leaf_walk.is_some(),
+            _ => self.records[index].walk.is_some(),
+        }
     }
 
     /// Evicts a device leaf, or asks for its backup first (EVD-17). The caller's idea of the
@@ -130,8 +165,9 @@ impl<V: Indices> Tree<V> {
         Ok(LeafEviction::Deleted(self.delete_leaf(slot)))
     }
 
-    /// Deletes an unbacked device leaf and returns its slots; `None` if a lock forbids it (EVD-33).
-    pub fn drop_subtree_no_host(&mut self, id: NodeId) -> Result<Option<V>> {
+    /// Deletes an unbacked device leaf and returns its values; `None` if a lock forbids it
+    /// (EVD-33).
+    pub fn drop_subtree_no_host(&mut self, id: NodeId) -> Result<Option<Freed<V>>> {
         let slot = self.nodes.resolve(id)?;
         self.check_device_leaf(slot)?;
         let node = &self.nodes[slot];
@@ -151,18 +187,20 @@ impl<V: Indices> Tree<V> {
         contract(format!("node {} is no device leaf", self.nodes[slot].id))
     }
 
-    /// EVD-21. A tombstone above would have to be evicted, which no node is without a host
-    /// tier, so the cleanup of EVD-36 ends at the refreshed parent.
-    fn delete_leaf(&mut self, slot: Slot) -> V {
+    /// EVD-21. Above the leaf nothing is left to clean up: without a host tier FULL stays on
+    /// every node, so the cleanup of EVD-36 ends at the refreshed parent.
+    fn delete_leaf(&mut self, slot: Slot) -> Freed<V> {
         self.record_removed(slot);
-        let components = Arc::clone(&self.components);
-        let value = components[FULL]
-            .evict_device(self, slot)
-            .expect("a device leaf has a FULL value");
+        let mut freed = Freed::new();
+        // FULL goes last, because a window gives up its value under FULL's slots (SWA-E10).
+        for component in Arc::clone(&self.components).iter().rev() {
+            let value = component.evict_device(self, slot);
+            freed.extend(value.map(|value| (component.kind(), value)));
+        }
         self.device_leaves.remove(&mut self.nodes, slot);
         let node = &self.nodes[slot];
         let (id, parent, namespace) = (node.id, node.parent, node.namespace);
-        if let Some(walk) = &mut self.walk
+        if let Some(walk) = &mut self.leaf_walk
             && matches!(walk.offered, Some(Offered::Leaf(offered)) if offered == id)
         {
             walk.offered = Some(Offered::ChildOf(self.nodes[parent].id));
@@ -170,6 +208,6 @@ impl<V: Indices> Tree<V> {
         self.nodes.remove(slot);
         self.namespaces.release(namespace);
         self.refresh_leaf(parent);
-        value
+        freed
     }
 }

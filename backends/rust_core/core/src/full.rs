@@ -2,20 +2,29 @@
 //!
 //! Its recency is the nodes' last access and its candidates are the leaf set; it keeps no list.
 
-use crate::component::{
-    Component, ComponentData, FULL, HostLockEntry, InsertOverlap, MatchValidator,
-};
+use crate::backup::OffloadPlan;
+use crate::component::{Component, ComponentData, ComponentType, FULL, Tier};
 use crate::error::{Result, contract};
+use crate::hash::{Digest, PageLayout};
 use crate::indices::Indices;
-use crate::nodes::{NO_SLOT, Slot};
+use crate::locks::LockReceipt;
+use crate::nodes::{NO_SLOT, Node, Slot};
 use crate::tree::Tree;
 
 /// FULL has no state of its own.
 pub(crate) struct Full;
 
 impl<V: Indices> Component<V> for Full {
-    fn create_match_validator(&self) -> MatchValidator<V> {
-        Box::new(|data| data.device.is_some())
+    fn kind(&self) -> ComponentType {
+        ComponentType::Full
+    }
+
+    fn internal_priority(&self) -> u8 {
+        2
+    }
+
+    fn accepts(&self, node: &Node<V>, _progress: &mut usize) -> bool {
+        node.full().device.is_some()
     }
 
     fn redistribute_on_node_split(
@@ -24,26 +33,10 @@ impl<V: Indices> Component<V> for Full {
         lower: &mut ComponentData<V>,
         split_len: usize,
     ) {
-        upper.lock_ref = lower.lock_ref;
-        upper.host_lock_ref = lower.host_lock_ref;
-        // The mark moves up, so that a pin on the lower fragment releases both (LOCK-27).
-        upper.host_lock_uuid = lower.host_lock_uuid.take();
-        if let Some(value) = lower.device.take() {
-            upper.device = Some(value.slice(0, split_len));
-            lower.device = Some(value.slice(split_len, value.len()));
-        }
+        lower.cut_front(upper, split_len);
     }
 
-    fn update_on_insert_overlap(
-        &self,
-        _tree: &mut Tree<V>,
-        _node: Slot,
-        overlap: &InsertOverlap,
-    ) -> usize {
-        overlap.units
-    }
-
-    fn acquire_lock(&self, tree: &mut Tree<V>, anchor: Slot) -> u64 {
+    fn acquire_lock(&self, tree: &mut Tree<V>, anchor: Slot, receipt: &mut LockReceipt) {
         let mut delta = 0;
         let mut at = anchor;
         while at != tree.nodes.root {
@@ -51,16 +44,16 @@ impl<V: Indices> Component<V> for Full {
             let data = &mut node.data[FULL];
             data.lock_ref += 1;
             if data.lock_ref == 1 {
-                delta += data.device.as_ref().map_or(0, |value| value.len() as u64);
+                delta += data.len();
                 tree.device_leaves.remove(&mut tree.nodes, at);
             }
             at = tree.nodes[at].parent;
         }
-        tree.ledgers[FULL].protect(delta);
-        delta
+        tree.records[FULL].ledger.protect(delta);
+        receipt.delta = Some(delta);
     }
 
-    fn check_release(&self, tree: &Tree<V>, anchor: Slot) -> Result<()> {
+    fn check_release(&self, tree: &Tree<V>, anchor: Slot, _receipt: &LockReceipt) -> Result<()> {
         match tree
             .nodes
             .path_up(anchor)
@@ -71,37 +64,40 @@ impl<V: Indices> Component<V> for Full {
         }
     }
 
-    fn release_lock(&self, tree: &mut Tree<V>, anchor: Slot) {
+    fn release_lock(&self, tree: &mut Tree<V>, anchor: Slot, _receipt: &LockReceipt) {
         let mut at = anchor;
         while at != tree.nodes.root {
             let data = tree.nodes[at].full_mut();
             data.lock_ref -= 1;
             if data.lock_ref == 0 {
-                let freed = data.device.as_ref().map_or(0, |value| value.len() as u64);
-                tree.ledgers[FULL].unprotect(freed);
+                let freed = data.len();
+                tree.records[FULL].ledger.unprotect(freed);
                 tree.refresh_leaf(at);
             }
             at = tree.nodes[at].parent;
         }
     }
 
-    fn acquire_host_lock(&self, tree: &mut Tree<V>, anchor: Slot) -> HostLockEntry {
+    fn acquire_host_lock(&self, tree: &mut Tree<V>, anchor: Slot, receipt: &mut LockReceipt) {
         // No node has a host value, and only write-back pins a node without one (LOCK-23).
         if !tree.settings.is_write_back {
-            return None;
+            return;
         }
-        let data = tree.nodes[anchor].full_mut();
-        let uuid = *data.host_lock_uuid.get_or_insert(tree.next_host_lock_uuid);
-        if uuid == tree.next_host_lock_uuid {
-            tree.next_host_lock_uuid += 1;
-        }
-        data.host_lock_ref += 1;
-        Some(Some(uuid))
+        let mark = tree.boundary_mark(anchor, FULL, Tier::Host);
+        tree.nodes[anchor].full_mut().host_lock_ref += 1;
+        receipt.host_marks.set(ComponentType::Full, Some(mark));
     }
 
-    fn check_host_release(&self, tree: &Tree<V>, anchor: Slot, entry: HostLockEntry) -> Result<()> {
-        let Some(uuid) = entry else { return Ok(()) };
-        let Some(uuid) = uuid else {
+    fn check_host_release(
+        &self,
+        tree: &Tree<V>,
+        anchor: Slot,
+        receipt: &LockReceipt,
+    ) -> Result<()> {
+        let Some(mark) = receipt.host_marks.get(ComponentType::Full) else {
+            return Ok(());
+        };
+        let Some(mark) = mark else {
             return contract("a host lock receipt lacks its FULL mark");
         };
         if !tree.settings.is_write_back {
@@ -116,32 +112,46 @@ impl<V: Indices> Component<V> for Full {
             if data.host_lock_ref == 0 {
                 return contract(format!("node {} holds no host lock", tree.nodes[at].id));
             }
-            if data.host_lock_uuid == Some(uuid) {
+            if data.host_lock_mark == Some(mark) {
                 return Ok(());
             }
             at = tree.nodes[at].parent;
         }
     }
 
-    fn release_host_lock(&self, tree: &mut Tree<V>, anchor: Slot, entry: HostLockEntry) {
+    fn release_host_lock(&self, tree: &mut Tree<V>, anchor: Slot, receipt: &LockReceipt) {
         // Without host values a release outside write-back stops at once (LOCK-26).
-        let (Some(Some(uuid)), true) = (entry, tree.settings.is_write_back) else {
+        let mark = receipt.host_marks.get(ComponentType::Full).flatten();
+        if mark.is_none() || !tree.settings.is_write_back {
             return;
-        };
+        }
         let mut at = anchor;
         loop {
             tree.nodes[at].full_mut().host_lock_ref -= 1;
             tree.refresh_leaf(at);
-            if tree.nodes[at].full().host_lock_uuid == Some(uuid) {
+            if tree.nodes[at].full().host_lock_mark == mark {
                 return;
             }
             at = tree.nodes[at].parent;
         }
     }
 
+    fn value_len(&self, units: usize) -> usize {
+        units
+    }
+
     fn evict_device(&self, tree: &mut Tree<V>, node: Slot) -> Option<V> {
         let value = tree.nodes[node].full_mut().device.take()?;
-        tree.ledgers[FULL].evictable -= value.len() as i128;
+        tree.records[FULL].ledger.evictable -= value.len() as i128;
         Some(value)
+    }
+
+    fn plan_offload<'a>(
+        &self,
+        _layout: PageLayout,
+        value: &V,
+        keys: &'a [Digest],
+    ) -> Option<OffloadPlan<'a, V>> {
+        Some(OffloadPlan::whole(ComponentType::Full, value, keys))
     }
 }

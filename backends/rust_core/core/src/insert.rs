@@ -6,13 +6,13 @@
 use std::sync::Arc;
 
 use crate::NodeId;
-use crate::component::InsertOverlap;
+use crate::component::{ComponentType, FULL, InsertOverlap};
+use crate::cursor::{Cursor, Payload, Phase, Suspended, evicted_len};
 use crate::error::{Result, TreeError, contract};
 use crate::hash::check_hashable;
 use crate::indices::Indices;
-use crate::key::{Key, NamespaceId};
+use crate::key::Key;
 use crate::nodes::Slot;
-use crate::span::Span;
 use crate::tree::Tree;
 
 /// What to insert. Lengths are in units (KEY-53).
@@ -23,8 +23,13 @@ pub struct InsertRequest<'a, V: Indices> {
     pub values: &'a V::Source,
     /// Units whose slots the caller already shares with the tree.
     pub prev_prefix_len: u64,
-    /// Units whose window slots the caller has given up (INS-31).
-    pub swa_evicted_len: u64,
+    /// Units whose values the caller has given up, per component that it knows of (SWA-I1).
+    pub evicted_lens: &'a [(ComponentType, u64)],
+    /// Where a match of the same key saw a window missing (SWA-I24).
+    pub swa_branching_len: Option<u64>,
+    /// The state of the whole aligned key; a tree with states needs one (MAM-I5). The tree keeps
+    /// it as it is.
+    pub state: Option<V>,
     /// Units that earlier inserts of the same request have counted (INS-50).
     pub inserted_len: u64,
     /// Priority of new nodes; raises that of walked ones.
@@ -46,7 +51,9 @@ impl<'a, V: Indices> InsertRequest<'a, V> {
             key,
             values,
             prev_prefix_len: 0,
-            swa_evicted_len: 0,
+            evicted_lens: &[],
+            swa_branching_len: None,
+            state: None,
             inserted_len: 0,
             priority: 0,
             rotation_base: None,
@@ -54,6 +61,10 @@ impl<'a, V: Indices> InsertRequest<'a, V> {
             lora_name: None,
             tracks_adopted: false,
         }
+    }
+
+    pub(crate) fn evicted_len(&self, component: ComponentType) -> u64 {
+        evicted_len(self.evicted_lens, component)
     }
 }
 
@@ -68,9 +79,9 @@ pub struct SplitUpdate {
     pub new_node: NodeId,
 }
 
-/// What the cache must do, in order.
+/// What the cache must do, in order. Ranges are units of the request, whose slots are meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum Action<V> {
     /// Give the request's slots of units `[start, end)` back.
     Free {
         /// First unit.
@@ -85,18 +96,109 @@ pub enum Action {
         /// Unit behind the last one.
         end: usize,
     },
+    /// Give these slots back, which the request's have replaced in the tree (SWA-I8).
+    FreeReplaced(V),
     /// Copy these nodes to the next tier, root-most first (INS-56).
     Backup(Vec<NodeId>),
     /// Follow a split.
     Split(SplitUpdate),
+    /// Store the window peers of these slots as the node's window value (SWA-A5).
+    Rebuild {
+        /// The node.
+        node: NodeId,
+        /// The window.
+        component: ComponentType,
+        /// The node's own slots.
+        source: V,
+    },
+    /// Give the peers of the request's slots to the node's own, free the request's, and store
+    /// the peers as the node's window value (SWA-A6).
+    RecoverLocked {
+        /// The node.
+        node: NodeId,
+        /// The window.
+        component: ComponentType,
+        /// The node's own slots.
+        kept: V,
+        /// First unit.
+        start: usize,
+        /// Unit behind the last one.
+        end: usize,
+    },
+    /// Give the peers of the request's slots to the kept ones, and no more (SWA-A7).
+    RecoverEvicted {
+        /// The window.
+        component: ComponentType,
+        /// The slots that take over.
+        kept: V,
+        /// First unit.
+        start: usize,
+        /// Unit behind the last one.
+        end: usize,
+    },
+    /// Evict the states that the path to this node holds beyond the cap (MAM-P2).
+    EvictExcessStates(NodeId),
 }
 
-impl Action {
+impl<V> Action<V> {
     /// Whether the insert may go on before the cache has done it (INS-60).
     fn is_deferrable(&self) -> bool {
-        !matches!(self, Action::Backup(_))
+        matches!(
+            self,
+            Action::Free { .. }
+                | Action::FreeFullOnly { .. }
+                | Action::FreeReplaced(_)
+                | Action::Split(_)
+        )
     }
 }
+
+impl<V: Indices> Action<V> {
+    /// Appends the action to `divided`; as two, if it is about the value of `lower`, of which the
+    /// first `units` went to `upper` (SWA-I22).
+    pub(crate) fn divide(
+        self,
+        lower: NodeId,
+        upper: NodeId,
+        units: usize,
+        divided: &mut Vec<Self>,
+    ) {
+        match self {
+            Action::Rebuild {
+                node,
+                component,
+                source,
+            } if node == lower => {
+                let parts = [(upper, 0, units), (lower, units, source.len())];
+                divided.extend(parts.map(|(node, from, to)| Action::Rebuild {
+                    node,
+                    component,
+                    source: source.slice(from, to),
+                }));
+            }
+            Action::RecoverLocked {
+                node,
+                component,
+                kept,
+                start,
+                ..
+            } if node == lower => {
+                let parts = [(upper, 0, units), (lower, units, kept.len())];
+                divided.extend(parts.map(|(node, from, to)| Action::RecoverLocked {
+                    node,
+                    component,
+                    kept: kept.slice(from, to),
+                    start: start + from,
+                    end: start + to,
+                }));
+            }
+            other => divided.push(other),
+        }
+    }
+}
+
+/// Ranges of units that the tree took over from a request, per component (KEY-55).
+pub type Adopted = Vec<(ComponentType, Vec<(usize, usize)>)>;
 
 /// What a finished insert found and did (KEY-54).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,88 +207,24 @@ pub struct InsertOutcome {
     pub prefix_len: usize,
     /// The node that ends the key; of a declined insert, the one in conflict.
     pub last_node: NodeId,
-    /// The aligned key was empty (INS-14).
-    pub is_empty: bool,
+    /// The caller keeps the state: the aligned key was empty (INS-14), or it ends at a node that
+    /// has one (MAM-I8).
+    pub mamba_exist: bool,
+    /// The key reaches as far as the branching length that came with it (SWA-I24).
+    pub swa_branch_inserted: bool,
     /// The rotation base was in conflict (INS-17).
     pub is_declined: bool,
-    /// FULL's adopted ranges, if asked for.
-    pub adopted: Option<Vec<(usize, usize)>>,
+    /// The adopted ranges, if asked for.
+    pub adopted: Option<Adopted>,
 }
 
 /// One step; `outcome` is `None` exactly while the insert is suspended (KEY-57).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InsertStep {
+pub struct InsertStep<V> {
     /// To be done before the insert is resumed.
-    pub actions: Vec<Action>,
+    pub actions: Vec<Action<V>>,
     /// The end of the insert.
     pub outcome: Option<InsertOutcome>,
-}
-
-/// The part of a request that outlives a step.
-struct Cursor {
-    namespace: NamespaceId,
-    units: usize,
-    position: usize,
-    prev_prefix_len: u64,
-    swa_evicted_len: u64,
-    inserted_len: u64,
-    priority: i64,
-    rotation_base: Option<i64>,
-    session_id: Option<Arc<str>>,
-    tracks_adopted: bool,
-    pending: Vec<Action>,
-}
-
-/// An insert between two steps.
-pub(crate) struct Suspended<V> {
-    cursor: Cursor,
-    node: NodeId,
-    /// Key and slots from the cursor's position on.
-    tokens: Span<i64>,
-    values: V,
-}
-
-impl<V> Suspended<V> {
-    pub fn namespace(&self) -> NamespaceId {
-        self.cursor.namespace
-    }
-}
-
-/// Key and slots of a request from `start` on: the caller's, or a suspended insert's own.
-enum Payload<'a, V: Indices> {
-    Borrowed(&'a [i64], &'a V::Source),
-    Owned {
-        start: usize,
-        tokens: Span<i64>,
-        values: V,
-    },
-}
-
-impl<V: Indices> Payload<'_, V> {
-    fn tokens(&self, from: usize) -> &[i64] {
-        match self {
-            Payload::Borrowed(tokens, _) => &tokens[from..],
-            Payload::Owned { start, tokens, .. } => &tokens[from - start..],
-        }
-    }
-
-    /// What the tree keeps of the rest of the request.
-    fn take(&self, from: usize, units: usize) -> (Span<i64>, V) {
-        match self {
-            Payload::Borrowed(tokens, values) => (
-                Span::copied(&tokens[from..]),
-                V::copied(values, from, units),
-            ),
-            Payload::Owned {
-                start,
-                tokens,
-                values,
-            } => (
-                tokens.slice(from - start, tokens.len()),
-                values.slice(from - start, units - start),
-            ),
-        }
-    }
 }
 
 impl<V: Indices> Tree<V> {
@@ -197,7 +235,9 @@ impl<V: Indices> Tree<V> {
 
     /// Namespace of the suspended insert: extra key and salt.
     pub fn suspended_namespace(&self) -> Option<(Option<&str>, Option<&str>)> {
-        let namespace = self.namespaces.get(self.suspended.as_ref()?.namespace());
+        let namespace = self
+            .namespaces
+            .get(self.suspended.as_ref()?.cursor.namespace);
         Some((
             namespace.extra_key.as_deref(),
             namespace.cache_salt.as_deref(),
@@ -213,28 +253,16 @@ impl<V: Indices> Tree<V> {
     }
 
     /// Starts an insert and runs to its first barrier or its end (INS-2).
-    pub fn begin_insert(&mut self, request: &InsertRequest<V>) -> Result<InsertStep> {
-        if self.suspended.is_some() {
-            let text = "concurrent insert walks: another insert is suspended";
-            return Err(TreeError::InsertProtocol(text));
-        }
+    pub fn begin_insert(&mut self, request: &InsertRequest<V>) -> Result<InsertStep<V>> {
         let (tokens, units) = self.layout.align(request.key.tokens);
-        let given = V::source_len(request.values);
-        if given < units {
-            let text = format!("{given} slots cannot cover a key of {units} units");
-            return Err(TreeError::InvalidArgument(text));
-        }
-        if self.hashes_on_insert() {
-            check_hashable(tokens)?;
-        }
+        self.check_insert(request, tokens, units)?;
         let root = self.nodes.root;
         self.touch(root);
         self.raise_priority(root, request.priority);
         if units == 0 {
             return Ok(self.finish_empty());
         }
-        let adopted = request.tracks_adopted.then(Vec::new);
-        if let Some(outcome) = self.rotation_conflict(request, tokens, units, &adopted) {
+        if let Some(outcome) = self.rotation_conflict(request, tokens, units) {
             return Ok(InsertStep {
                 actions: Vec::new(),
                 outcome: Some(outcome),
@@ -242,42 +270,58 @@ impl<V: Indices> Tree<V> {
         }
         let namespace = self.namespaces.acquire(&request.key);
         self.namespaces.set_lora_name(namespace, request.lora_name);
-        let cursor = Cursor {
-            namespace,
-            units,
-            position: 0,
-            prev_prefix_len: request.prev_prefix_len,
-            swa_evicted_len: request.swa_evicted_len,
-            inserted_len: request.inserted_len,
-            priority: request.priority,
-            rotation_base: request.rotation_base,
-            session_id: request.session_id.map(Arc::from),
-            tracks_adopted: request.tracks_adopted,
-            pending: Vec::new(),
-        };
+        let given_units = self.layout.units(request.key.tokens.len());
+        let cursor = Cursor::new(request, namespace, units, given_units);
         Ok(self.run_insert(cursor, root, Payload::Borrowed(tokens, request.values)))
     }
 
-    /// Goes on after a barrier (INS-2).
-    pub fn resume_insert(&mut self) -> Result<InsertStep> {
+    fn check_insert(&self, request: &InsertRequest<V>, tokens: &[i64], units: usize) -> Result<()> {
+        if self.suspended.is_some() {
+            let text = "concurrent insert walks: another insert is suspended";
+            return Err(TreeError::InsertProtocol(text));
+        }
+        let given = V::source_len(request.values);
+        if given < units {
+            let text = format!("{given} slots cannot cover a key of {units} units");
+            return Err(TreeError::InvalidArgument(text));
+        }
+        for component in self.components.iter() {
+            component.check_insert(self.layout, request, units)?;
+        }
+        if self.hashes_on_insert() {
+            check_hashable(tokens)?;
+        }
+        Ok(())
+    }
+
+    /// Goes on after a barrier (INS-2). Refused if the node that it stands on is gone; the
+    /// insert then stays suspended.
+    pub fn resume_insert(&mut self) -> Result<InsertStep<V>> {
         let Some(suspended) = &self.suspended else {
             return Err(TreeError::InsertProtocol("no in-flight insert to resume"));
         };
         let Some(node) = self.nodes.find(suspended.node) else {
             return contract("the tree below the suspended insert was removed");
         };
-        if self.hashes_on_insert() {
-            check_hashable(&suspended.tokens)?;
+        if let Phase::Walk { tokens, .. } = &suspended.phase
+            && self.hashes_on_insert()
+        {
+            check_hashable(tokens)?;
         }
-        let Some(suspended) = self.suspended.take() else {
+        let Some(Suspended { cursor, phase, .. }) = self.suspended.take() else {
             unreachable!("it was there a moment ago");
         };
-        let payload = Payload::Owned {
-            start: suspended.cursor.position,
-            tokens: suspended.tokens,
-            values: suspended.values,
-        };
-        Ok(self.run_insert(suspended.cursor, node, payload))
+        Ok(match phase {
+            Phase::Walk { tokens, values } => {
+                let payload = Payload::Owned {
+                    start: cursor.position,
+                    tokens,
+                    values,
+                };
+                self.run_insert(cursor, node, payload)
+            }
+            Phase::Tail { is_new } => self.finish_insert(cursor, node, is_new),
+        })
     }
 
     /// Whether a new leaf will be hashed (KEY-40).
@@ -296,13 +340,14 @@ impl<V: Indices> Tree<V> {
     }
 
     /// INS-14: nothing to insert; adopted ranges stay absent even if asked for.
-    fn finish_empty(&self) -> InsertStep {
+    fn finish_empty(&self) -> InsertStep<V> {
         InsertStep {
             actions: Vec::new(),
             outcome: Some(InsertOutcome {
                 prefix_len: 0,
                 last_node: self.root(),
-                is_empty: true,
+                mamba_exist: true,
+                swa_branch_inserted: false,
                 is_declined: false,
                 adopted: None,
             }),
@@ -315,7 +360,6 @@ impl<V: Indices> Tree<V> {
         request: &InsertRequest<V>,
         tokens: &[i64],
         units: usize,
-        adopted: &Option<Vec<(usize, usize)>>,
     ) -> Option<InsertOutcome> {
         request.rotation_base?;
         let namespace = self.namespaces.find(&request.key)?;
@@ -327,50 +371,53 @@ impl<V: Indices> Tree<V> {
         Some(InsertOutcome {
             prefix_len: located.matched,
             last_node: node.id,
-            is_empty: false,
+            mamba_exist: false,
+            swa_branch_inserted: false,
             is_declined: true,
-            adopted: adopted.clone(),
+            adopted: request.tracks_adopted.then(Vec::new),
         })
     }
 
-    fn run_insert(&mut self, mut cursor: Cursor, from: Slot, payload: Payload<V>) -> InsertStep {
+    fn run_insert(
+        &mut self,
+        mut cursor: Cursor<V>,
+        from: Slot,
+        payload: Payload<V>,
+    ) -> InsertStep<V> {
         let mut at = from;
         while cursor.position < cursor.units {
             let rest = payload.tokens(cursor.position);
             let Some(child) = self.nodes.child(at, cursor.namespace, rest) else {
                 break;
             };
-            let emitted = cursor.pending.len();
-            at = self.walk_step(&mut cursor, child, rest);
-            if !cursor.pending[emitted..].iter().all(Action::is_deferrable) {
-                return self.suspend(cursor, at, &payload);
+            at = self.walk_step(&mut cursor, &payload, child);
+            if !cursor.pending.iter().all(Action::is_deferrable) {
+                let (tokens, values) = payload.take(cursor.position, cursor.units);
+                return self.suspend(cursor, at, Phase::Walk { tokens, values });
             }
         }
         self.commit(cursor, at, &payload)
     }
 
     /// INS-21 to INS-24 for one node; returns the node that the walk stands on.
-    fn walk_step(&mut self, cursor: &mut Cursor, child: Slot, rest: &[i64]) -> Slot {
+    fn walk_step(&mut self, cursor: &mut Cursor<V>, payload: &Payload<V>, child: Slot) -> Slot {
         self.touch(child);
-        let units = self.matched_units(child, rest);
+        let units = self.matched_units(child, payload.tokens(cursor.position));
         let mut node = child;
         if units < self.nodes.units(child) {
-            node = self.split(child, units);
-            cursor
-                .pending
-                .extend(self.split_update(node, child).map(Action::Split));
+            node = cursor.split(self, child, units);
         }
         self.raise_priority(node, cursor.priority);
         let overlap = InsertOverlap {
             position: cursor.position,
             units,
         };
-        let components = Arc::clone(&self.components);
-        let consumed = components
-            .iter()
-            .map(|component| component.update_on_insert_overlap(self, node, &overlap))
-            .min();
-        cursor.free_duplicates(&overlap, consumed.unwrap_or(units));
+        let mut consumed = units;
+        for component in Arc::clone(&self.components).iter() {
+            let taken = component.update_on_insert_overlap(self, cursor, payload, node, &overlap);
+            consumed = consumed.min(taken);
+        }
+        cursor.free_duplicates(&overlap, consumed);
         if self.count_hit(cursor, node, cursor.position + units) {
             cursor.pending.push(Action::Backup(self.backup_chain(node)));
         }
@@ -379,7 +426,7 @@ impl<V: Indices> Tree<V> {
     }
 
     /// INS-50 to INS-53: counts a hit; whether that asks for a backup.
-    fn count_hit(&mut self, cursor: &Cursor, slot: Slot, end: usize) -> bool {
+    fn count_hit(&mut self, cursor: &Cursor<V>, slot: Slot, end: usize) -> bool {
         if self.settings.is_write_back || end as u64 <= cursor.inserted_len {
             return false;
         }
@@ -392,14 +439,12 @@ impl<V: Indices> Tree<V> {
             && node.rank.hit_count as i64 >= self.settings.write_through_threshold
     }
 
-    fn suspend(&mut self, mut cursor: Cursor, at: Slot, payload: &Payload<V>) -> InsertStep {
+    fn suspend(&mut self, mut cursor: Cursor<V>, at: Slot, phase: Phase<V>) -> InsertStep<V> {
         let actions = std::mem::take(&mut cursor.pending);
-        let (tokens, values) = payload.take(cursor.position, cursor.units);
         self.suspended = Some(Suspended {
             node: self.nodes[at].id,
             cursor,
-            tokens,
-            values,
+            phase,
         });
         InsertStep {
             actions,
@@ -407,42 +452,60 @@ impl<V: Indices> Tree<V> {
         }
     }
 
-    /// INS-40 to INS-44: the new leaf, if key remains, and the end of the insert. FULL has
-    /// nothing to commit, so commit and tail are one step.
-    fn commit(&mut self, mut cursor: Cursor, at: Slot, payload: &Payload<V>) -> InsertStep {
-        let prefix_len = cursor.position;
-        let mut adopted = cursor.tracks_adopted.then(Vec::new);
+    /// INS-40 to INS-43: the new leaf, if key remains, and what the components attach.
+    fn commit(&mut self, mut cursor: Cursor<V>, at: Slot, payload: &Payload<V>) -> InsertStep<V> {
         let mut target = at;
-        if prefix_len < cursor.units {
+        let is_new = cursor.position < cursor.units;
+        if is_new {
             target = self.attach_leaf(&cursor, at, payload);
-            if let Some(adopted) = &mut adopted {
-                adopted.push((prefix_len, cursor.units));
-            }
-            if self.count_hit(&cursor, target, cursor.units) {
-                let chain = self.backup_chain(target);
-                cursor.pending.push(Action::Backup(chain));
-            }
+            cursor.record_adopted(ComponentType::Full, cursor.position, cursor.units);
+        }
+        for component in Arc::clone(&self.components).iter() {
+            component.commit_insert(self, &mut cursor, target, is_new);
+        }
+        if cursor.pending.iter().all(Action::is_deferrable) {
+            return self.finish_insert(cursor, target, is_new);
+        }
+        self.suspend(cursor, target, Phase::Tail { is_new })
+    }
+
+    /// INS-44, INS-54: the end of the insert.
+    fn finish_insert(
+        &mut self,
+        mut cursor: Cursor<V>,
+        target: Slot,
+        is_new: bool,
+    ) -> InsertStep<V> {
+        for component in Arc::clone(&self.components).iter() {
+            component.refresh_on_insert_end(self, target);
+        }
+        // Where a component split the new leaf, this end falls short of the key's (DIV01-1).
+        let end = cursor.position + self.nodes.units(target);
+        if is_new && self.count_hit(&cursor, target, end) {
+            let chain = self.backup_chain(target);
+            cursor.pending.push(Action::Backup(chain));
         }
         self.namespaces.release(cursor.namespace);
         InsertStep {
             actions: cursor.pending,
             outcome: Some(InsertOutcome {
-                prefix_len,
+                prefix_len: cursor.position,
                 last_node: self.nodes[target].id,
-                is_empty: false,
+                mamba_exist: cursor.mamba_exist,
+                swa_branch_inserted: cursor.swa_branch_inserted,
                 is_declined: false,
-                adopted,
+                adopted: cursor.adopted,
             }),
         }
     }
 
-    fn attach_leaf(&mut self, cursor: &Cursor, parent: Slot, payload: &Payload<V>) -> Slot {
+    fn attach_leaf(&mut self, cursor: &Cursor<V>, parent: Slot, payload: &Payload<V>) -> Slot {
         let (tokens, value) = payload.take(cursor.position, cursor.units);
         let leaf = self.grow_leaf(parent, cursor.namespace, tokens);
         let node = &mut self.nodes[leaf];
         node.rank.priority = cursor.priority;
         node.rotation_base = cursor.rotation_base;
-        self.ledgers[crate::component::FULL].evictable += value.len() as i128;
+        self.records[FULL].ledger.evictable += value.len() as i128;
         node.full_mut().device = Some(value);
         if self.settings.enable_storage || self.settings.enable_external_cache_linker {
             self.ensure_hashes(leaf);
@@ -451,27 +514,5 @@ impl<V: Indices> Tree<V> {
         self.refresh_leaf(parent);
         self.record_stored(leaf, cursor.session_id.as_ref());
         leaf
-    }
-}
-
-impl Cursor {
-    /// INS-31: the request's slots that the tree does not need, window-less ones first.
-    fn free_duplicates(&mut self, overlap: &InsertOverlap, consumed: usize) {
-        let position = overlap.position as u64;
-        let kept = self.prev_prefix_len.saturating_sub(position);
-        if kept >= consumed as u64 {
-            return;
-        }
-        let start = overlap.position + kept as usize;
-        let end = overlap.position + consumed;
-        let gone = self.swa_evicted_len.saturating_sub(start as u64);
-        let middle = start + gone.min((end - start) as u64) as usize;
-        if start < middle {
-            self.pending
-                .push(Action::FreeFullOnly { start, end: middle });
-        }
-        if middle < end {
-            self.pending.push(Action::Free { start: middle, end });
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! The whole tree as plain data, for comparisons in tests. Not part of a production build.
 
 use crate::NodeId;
+use crate::component::{ComponentData, ComponentType};
 use crate::hash::Digest;
 use crate::indices::Indices;
 use crate::nodes::{ROOT_PRIORITY, Slot};
@@ -32,20 +33,46 @@ pub struct NodeView {
     pub hashes: Option<Vec<Digest>>,
     /// Event page hashes.
     pub event_hashes: Option<Vec<Digest>>,
-    /// FULL's device locks.
-    pub lock_ref: u64,
-    /// FULL's host locks.
-    pub host_lock_ref: u64,
-    /// FULL's host lock mark.
-    pub host_lock_uuid: Option<i64>,
-    /// FULL's device slots.
-    pub device: Option<Vec<i64>>,
+    /// What each component holds, in component order.
+    pub components: Vec<ComponentView>,
     /// Backup in flight.
     pub write_through_pending: Option<NodeId>,
     /// Held by the external store.
     pub is_externally_stored: bool,
     /// Rotation base.
     pub rotation_base: Option<i64>,
+}
+
+/// One component on one node.
+#[derive(Clone, Debug)]
+pub struct ComponentView {
+    /// The component.
+    pub kind: ComponentType,
+    /// Device locks.
+    pub lock_ref: u64,
+    /// Host locks.
+    pub host_lock_ref: u64,
+    /// Boundary mark of device locks.
+    pub lock_mark: Option<i64>,
+    /// Boundary mark of host locks.
+    pub host_lock_mark: Option<i64>,
+    /// Device slots.
+    pub device: Option<Vec<i64>>,
+}
+
+/// What the tree keeps of one component beside its nodes.
+#[derive(Clone, Debug)]
+pub struct RecordView {
+    /// The component.
+    pub kind: ComponentType,
+    /// Evictable entries.
+    pub evictable: i128,
+    /// Protected entries.
+    pub protected: i128,
+    /// Its recency list, the most recent node first.
+    pub recency: Vec<NodeId>,
+    /// Whether a walk is open.
+    pub has_walk: bool,
 }
 
 /// The whole tree; nodes in pre-order.
@@ -55,14 +82,10 @@ pub struct TreeView {
     pub nodes: Vec<NodeView>,
     /// Members of the leaf set.
     pub device_leaves: Vec<NodeId>,
-    /// FULL's evictable tokens.
-    pub evictable: i128,
-    /// FULL's protected tokens.
-    pub protected: i128,
+    /// One record per component, in component order.
+    pub records: Vec<RecordView>,
     /// Whether an insert is suspended.
     pub has_insert: bool,
-    /// Whether a FULL walk is open.
-    pub has_walk: bool,
     /// Queued events.
     pub queued_events: usize,
 }
@@ -70,7 +93,6 @@ pub struct TreeView {
 impl<V: Indices> Tree<V> {
     /// Everything that the tree holds.
     pub fn view(&self) -> TreeView {
-        let full = crate::ComponentType::Full;
         TreeView {
             nodes: self
                 .nodes
@@ -78,11 +100,23 @@ impl<V: Indices> Tree<V> {
                 .map(|slot| self.node_view(slot))
                 .collect(),
             device_leaves: self.sorted_leaves(),
-            evictable: self.evictable_size(full),
-            protected: self.protected_size(full),
+            records: (0..self.components.len())
+                .map(|index| self.record_view(index))
+                .collect(),
             has_insert: self.has_ongoing_insert(),
-            has_walk: self.has_open_walk(),
             queued_events: self.queued_events(),
+        }
+    }
+
+    fn record_view(&self, index: usize) -> RecordView {
+        let record = &self.records[index];
+        let listed = record.recency.members(&self.nodes, self.nodes.count());
+        RecordView {
+            kind: self.components[index].kind(),
+            evictable: record.ledger.evictable,
+            protected: record.ledger.protected,
+            recency: listed.into_iter().map(|slot| self.nodes[slot].id).collect(),
+            has_walk: self.is_walk_open(index),
         }
     }
 
@@ -118,17 +152,26 @@ impl<V: Indices> Tree<V> {
             },
             hashes: node.hashes.as_ref().map(|list| list.to_vec()),
             event_hashes: node.event_hashes.as_ref().map(|list| list.to_vec()),
-            lock_ref: node.full().lock_ref,
-            host_lock_ref: node.full().host_lock_ref,
-            host_lock_uuid: node.full().host_lock_uuid,
-            device: node
-                .full()
-                .device
-                .as_ref()
-                .map(|value| value.to_host().to_vec()),
+            components: self
+                .components
+                .iter()
+                .zip(&node.data)
+                .map(|(component, data)| component_view(component.kind(), data))
+                .collect(),
             write_through_pending: node.write_through_pending,
             is_externally_stored: node.is_externally_stored,
             rotation_base: node.rotation_base,
         }
+    }
+}
+
+fn component_view<V: Indices>(kind: ComponentType, data: &ComponentData<V>) -> ComponentView {
+    ComponentView {
+        kind,
+        lock_ref: data.lock_ref,
+        host_lock_ref: data.host_lock_ref,
+        lock_mark: data.lock_mark,
+        host_lock_mark: data.host_lock_mark,
+        device: data.device.as_ref().map(|value| value.to_host().to_vec()),
     }
 }

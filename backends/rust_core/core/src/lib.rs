@@ -18,6 +18,7 @@
 mod backup;
 mod check;
 mod component;
+mod cursor;
 mod error;
 mod events;
 mod evict;
@@ -28,34 +29,39 @@ mod indices;
 mod insert;
 #[cfg(feature = "inspection")]
 mod inspection;
+mod internal;
 mod key;
 mod leaves;
 mod locks;
+mod mamba;
 mod matching;
 mod nodes;
 mod paths;
 mod policy;
+mod recency;
 mod sizes;
 mod span;
+mod spans;
 mod tree;
+mod window;
 
 pub use backup::{BufferSnapshot, BufferState, OffloadPlan};
-pub use component::{ComponentType, HostLockEntry};
+pub use component::ComponentType;
 pub use error::{Result, TreeError};
 pub use events::{Event, EventFormat, StoredEvent};
-pub use evict::LeafEviction;
+pub use evict::{Freed, LeafEviction, WalkStep};
 pub use hash::{Digest, PageLayout, page_digests, storage_namespace_seed, to_hex};
 pub use indices::{HostIndices, Indices};
-pub use insert::{Action, InsertOutcome, InsertRequest, InsertStep, SplitUpdate};
+pub use insert::{Action, Adopted, InsertOutcome, InsertRequest, InsertStep, SplitUpdate};
 #[cfg(feature = "inspection")]
-pub use inspection::{NodeView, TreeView};
+pub use inspection::{ComponentView, NodeView, RecordView, TreeView};
 pub use key::Key;
-pub use locks::LockReceipt;
+pub use locks::{LockReceipt, Marks};
 pub use matching::{FullMatch, MatchOutcome};
 pub use paths::{CanaryRows, PathNode};
 pub use policy::{Policy, Rank, RankInputs, TailBudget};
 pub use span::Span;
-pub use tree::{Settings, Tree, TreeConfig};
+pub use tree::{AuxiliaryConfig, Settings, Tree, TreeConfig};
 
 /// Handle of a node. Handles of one tree only ever grow and are never reused (NODE-4).
 pub type NodeId = u64;

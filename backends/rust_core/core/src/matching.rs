@@ -5,7 +5,6 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::NodeId;
-use crate::component::{COMPONENTS, MatchValidator};
 use crate::indices::Indices;
 use crate::insert::SplitUpdate;
 use crate::key::{Key, NamespaceId, common_prefix};
@@ -25,6 +24,10 @@ pub struct MatchOutcome {
     pub last_visited: Option<NodeId>,
     /// What a split must tell the cache.
     pub split: Option<SplitUpdate>,
+    /// Units at which a window is missing in the middle of what is cached (SWA-M8).
+    pub swa_branching_len: Option<usize>,
+    /// Units at which a state would be of use (MAM-M8).
+    pub mamba_branching_len: Option<usize>,
 }
 
 /// The answer of a read-only match.
@@ -55,6 +58,8 @@ impl<V: Indices> Tree<V> {
             full_kv_hit_length: 0,
             last_visited: None,
             split: None,
+            swa_branching_len: None,
+            mamba_branching_len: None,
         };
         if units == 0 {
             return outcome;
@@ -64,7 +69,14 @@ impl<V: Indices> Tree<V> {
             best = self.match_walk(namespace, tokens, units, &mut outcome);
         }
         outcome.best_node = self.nodes[best].id;
+        let components = Arc::clone(&self.components);
+        for component in components.iter() {
+            component.refresh_on_match_end(self, best);
+        }
         self.stamp_path(best);
+        for component in components.iter() {
+            component.finalize_match(self.layout, &mut outcome);
+        }
         outcome
     }
 
@@ -76,10 +88,7 @@ impl<V: Indices> Tree<V> {
         outcome: &mut MatchOutcome,
     ) -> Slot {
         let components = Arc::clone(&self.components);
-        let mut validators: SmallVec<[MatchValidator<V>; COMPONENTS]> = components
-            .iter()
-            .map(|component| component.create_match_validator())
-            .collect();
+        let mut progress: SmallVec<[usize; 4]> = SmallVec::from_elem(usize::MAX, components.len());
         let mut best = self.nodes.root;
         let mut at = self.nodes.root;
         let mut position = 0;
@@ -96,12 +105,14 @@ impl<V: Indices> Tree<V> {
                 outcome.split = self.split_update(at, child);
             }
             position += matched;
-            let data = &self.nodes[at].data;
-            // Every validator sees every node: some keep state along the path (MATCH-6).
-            let is_valid = validators
-                .iter_mut()
-                .zip(data)
-                .fold(true, |all, (validator, data)| validator(data) && all);
+            let node = &self.nodes[at];
+            // Every component sees every node: some keep count along the path (MATCH-6).
+            let is_valid = components
+                .iter()
+                .zip(&mut progress)
+                .fold(true, |all, (component, progress)| {
+                    component.accepts(node, progress) && all
+                });
             if is_valid {
                 best = at;
                 outcome.device_prefix_len = position;

@@ -10,7 +10,7 @@ use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
 
 use crate::NodeId;
-use crate::component::{COMPONENTS, ComponentData, FULL};
+use crate::component::{ComponentData, FULL, NodeData};
 use crate::error::{Result, TreeError};
 use crate::hash::{Digest, PageLayout};
 use crate::key::{DEFAULT_NAMESPACE, NamespaceId};
@@ -42,7 +42,7 @@ pub(crate) struct Node<V> {
     /// Raw tokens; a bigram node shares its last one with its children's first.
     pub tokens: Span<i64>,
     pub rank: RankInputs,
-    pub data: [ComponentData<V>; COMPONENTS],
+    pub data: NodeData<V>,
     pub hashes: Option<Span<Digest>>,
     pub event_hashes: Option<Span<Digest>>,
     pub write_through_pending: Option<NodeId>,
@@ -51,7 +51,7 @@ pub(crate) struct Node<V> {
 }
 
 impl<V> Node<V> {
-    fn new(id: NodeId, namespace: NamespaceId, tokens: Span<i64>) -> Self {
+    fn new(id: NodeId, namespace: NamespaceId, tokens: Span<i64>, components: usize) -> Self {
         Node {
             id,
             parent: NO_SLOT,
@@ -65,7 +65,7 @@ impl<V> Node<V> {
             namespace,
             tokens,
             rank: RankInputs::default(),
-            data: std::array::from_fn(|_| ComponentData::default()),
+            data: (0..components).map(|_| ComponentData::default()).collect(),
             hashes: None,
             event_hashes: None,
             write_through_pending: None,
@@ -101,12 +101,14 @@ pub(crate) struct Nodes<V> {
     /// Raw tokens of a child's first page.
     page_raw: usize,
     layout: PageLayout,
+    /// Entries of a node's data.
+    components: usize,
     pub root: Slot,
 }
 
 impl<V> Nodes<V> {
     /// A store without a root; call `plant` next.
-    pub fn new(layout: PageLayout) -> Self {
+    pub fn new(layout: PageLayout, components: usize) -> Self {
         Nodes {
             slots: Vec::new(),
             free: Vec::new(),
@@ -119,6 +121,7 @@ impl<V> Nodes<V> {
                 .page_size
                 .saturating_add(usize::from(layout.is_bigram)),
             layout,
+            components,
             root: NO_SLOT,
         }
     }
@@ -143,7 +146,7 @@ impl<V> Nodes<V> {
     pub fn create(&mut self, namespace: NamespaceId, tokens: Span<i64>) -> Slot {
         let id = self.next_id;
         self.next_id += 1;
-        let node = Node::new(id, namespace, tokens);
+        let node = Node::new(id, namespace, tokens, self.components);
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.slots[slot as usize] = node;
@@ -276,7 +279,7 @@ impl<V> Nodes<V> {
     /// Unlinks a childless node and frees its slot; its handle is dead from now on.
     pub fn remove(&mut self, slot: Slot) {
         self.unindex_edge(slot);
-        let node = std::mem::replace(&mut self[slot], Node::new(0, 0, Span::empty()));
+        let node = std::mem::replace(&mut self[slot], Node::new(0, 0, Span::empty(), 0));
         if node.previous == NO_SLOT {
             self[node.parent].first_child = node.next;
         } else {

@@ -7,6 +7,7 @@ use std::cmp::Reverse;
 use hashbrown::HashMap;
 
 use crate::NodeId;
+use crate::component::{ComponentType, FULL};
 use crate::error::{Result, contract};
 use crate::indices::Indices;
 use crate::nodes::Slot;
@@ -135,19 +136,24 @@ impl<V: Indices> Tree<V> {
         children
     }
 
-    /// All FULL device slots in pre-order (FLAT-2).
-    pub fn all_values_flatten(&self) -> V {
+    /// All device values of a component in pre-order; nothing without it (FLAT-2, FLAT-3).
+    pub fn all_values_flatten(&self, component: ComponentType) -> V {
+        let Some(index) = self.index_of(component) else {
+            return V::concat(&[]);
+        };
         let parts: Vec<&V> = self
             .nodes
             .pre_order()
-            .filter_map(|slot| self.nodes[slot].full().device.as_ref())
+            .filter_map(|slot| self.nodes[slot].data[index].device.as_ref())
             .collect();
         V::concat(&parts)
     }
 
-    /// One row per device slot, nodes in pre-order, without locked ones if asked (FLAT-4 to
-    /// FLAT-6).
-    pub fn walk_for_kv_canary(&self, unlocked_only: bool) -> CanaryRows {
+    /// One row per FULL device slot, nodes in pre-order. Locked ones are left out if asked, and
+    /// so are those without a window value, whose locks then count instead (FLAT-4 to FLAT-6).
+    pub fn walk_for_kv_canary(&self, unlocked_only: bool, swa_resident_only: bool) -> CanaryRows {
+        let window = self.index_of(ComponentType::Swa);
+        let index = window.filter(|_| swa_resident_only).unwrap_or(FULL);
         let mut rows = CanaryRows::default();
         // The path above the node at hand: node, units through it, last slot down to it.
         let mut path: Vec<(Slot, i64, i64)> = vec![(self.nodes.root, 0, -1)];
@@ -159,7 +165,9 @@ impl<V: Indices> Tree<V> {
             let &(_, mut position, mut previous) = path.last().expect("the root is on the path");
             let end = position + self.nodes.units(slot) as i64;
             if let Some(value) = &node.full().device {
-                let is_emitted = !unlocked_only || node.full().lock_ref == 0;
+                let data = &node.data[index];
+                let is_locked = unlocked_only && data.lock_ref > 0;
+                let is_emitted = data.device.is_some() && !is_locked;
                 for &index in value.to_host().iter() {
                     if is_emitted {
                         rows.slots.push(index);

@@ -38,19 +38,23 @@ impl<V: Indices> Tree<V> {
     }
 
     fn ledger(&self, component: ComponentType) -> Ledger {
-        match component {
-            ComponentType::Full => self.ledgers[FULL],
-            _ => Ledger::default(),
-        }
+        let index = self.index_of(component);
+        index.map_or_else(Ledger::default, |index| self.records[index].ledger)
     }
 
-    /// FULL's device tokens, locked or not, counted on the nodes (SIZE-4).
-    pub fn total_size(&self) -> usize {
-        self.nodes
-            .pre_order()
-            .filter_map(|slot| self.nodes[slot].full().device.as_ref())
-            .map(Indices::len)
-            .sum()
+    /// FULL's device tokens and the device entries of all other components, locked or not,
+    /// counted on the nodes (SIZE-4).
+    pub fn total_size(&self) -> (usize, usize) {
+        let mut total = (0, 0);
+        for slot in self.nodes.pre_order() {
+            let data = &self.nodes[slot].data;
+            total.0 += data[FULL].len() as usize;
+            total.1 += data[FULL + 1..]
+                .iter()
+                .map(|one| one.len() as usize)
+                .sum::<usize>();
+        }
+        total
     }
 
     /// Corrects a ledger by hand (SIZE-5).
@@ -61,15 +65,15 @@ impl<V: Indices> Tree<V> {
         delta: i64,
     ) -> Result<()> {
         let slot = self.nodes.resolve(id)?;
-        if component != ComponentType::Full {
+        let Some(index) = self.index_of(component) else {
             let text = format!("this tree has no {component:?} component");
             return Err(TreeError::InvalidArgument(text));
-        }
-        let data = self.nodes[slot].full();
+        };
+        let data = &self.nodes[slot].data[index];
         if data.device.is_none() {
             return Ok(());
         }
-        let ledger = &mut self.ledgers[FULL];
+        let ledger = &mut self.records[index].ledger;
         let size = match data.lock_ref {
             0 => &mut ledger.evictable,
             _ => &mut ledger.protected,

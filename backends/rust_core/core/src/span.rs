@@ -94,6 +94,14 @@ impl<T> From<Vec<T>> for Span<T> {
     }
 }
 
+impl<T: PartialEq> PartialEq for Span<T> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl<T: Eq> Eq for Span<T> {}
+
 impl<T> Deref for Span<T> {
     type Target = [T];
 

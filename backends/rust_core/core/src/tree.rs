@@ -6,22 +6,105 @@ use std::sync::Arc;
 
 use crate::ComponentType;
 use crate::NodeId;
-use crate::component::{COMPONENTS, Components, FULL};
+use crate::component::{Component, Components, FULL};
+use crate::cursor::Suspended;
 use crate::error::{Result, contract};
 use crate::events::{EventFormat, EventLog};
-use crate::evict::Walk;
+use crate::evict::LeafWalk;
 use crate::full::Full;
 use crate::hash::PageLayout;
 use crate::indices::Indices;
-use crate::insert::{SplitUpdate, Suspended};
+use crate::insert::SplitUpdate;
+use crate::internal::ListWalk;
 use crate::key::{Key, NamespaceId, Namespaces};
 use crate::leaves::LeafSet;
+use crate::mamba::Mamba;
 use crate::nodes::{NO_SLOT, Nodes, Slot};
 use crate::policy::Policy;
+use crate::recency::Recency;
 use crate::sizes::Ledger;
+use crate::window::Window;
 
-/// First host lock mark of FULL (LOCK-29).
-const FIRST_FULL_UUID: i64 = 200_000_000_000_001;
+/// A component beside FULL.
+#[derive(Clone, Debug)]
+pub enum AuxiliaryConfig {
+    /// A sliding window.
+    Window {
+        /// `Swa`, or the type of a further window, which is independent of the first (SWA-C8).
+        kind: ComponentType,
+        /// Units that it keeps.
+        size: usize,
+        /// Whether matches stop where it is missing (SWA-C5).
+        gates_match: bool,
+    },
+    /// Mamba states.
+    Mamba {
+        /// Units between two states; not 0 (MAM-C2).
+        chunk: usize,
+        /// States of one path (MAM-P1).
+        cap: Option<u64>,
+    },
+}
+
+impl AuxiliaryConfig {
+    fn build<V: Indices>(&self, index: usize, page_size: usize) -> Box<dyn Component<V>> {
+        match *self {
+            AuxiliaryConfig::Window {
+                kind,
+                size,
+                gates_match,
+            } => Box::new(Window {
+                kind,
+                index,
+                size,
+                gates_match,
+                is_independent: kind != ComponentType::Swa,
+            }),
+            AuxiliaryConfig::Mamba { chunk, cap } => Box::new(Mamba {
+                index,
+                grid: least_common_multiple(chunk, page_size),
+                cap,
+            }),
+        }
+    }
+}
+
+/// Saturates, since a grid beyond every length is never reached.
+fn least_common_multiple(left: usize, right: usize) -> usize {
+    let (mut divisor, mut rest) = (left, right);
+    while rest != 0 {
+        (divisor, rest) = (rest, divisor % rest);
+    }
+    (left / divisor).saturating_mul(right)
+}
+
+/// What a tree keeps of one component beside its nodes.
+pub(crate) struct Record {
+    pub ledger: Ledger,
+    /// Empty in FULL's record, which keeps no list.
+    pub recency: Recency,
+    pub walk: Option<ListWalk>,
+    /// The next boundary mark; never goes back (SWA-D11).
+    pub next_mark: i64,
+}
+
+impl Record {
+    fn new(index: usize, kind: ComponentType) -> Self {
+        Record {
+            ledger: Ledger::default(),
+            recency: Recency::new(index),
+            walk: None,
+            next_mark: kind.first_mark(),
+        }
+    }
+
+    /// Forgets everything but the marks.
+    fn clear(&mut self, index: usize) {
+        self.ledger = Ledger::default();
+        self.recency = Recency::new(index);
+        self.walk = None;
+    }
+}
 
 /// How a tree is built; fixed for its life (CFG-12).
 #[derive(Clone, Debug)]
@@ -32,6 +115,8 @@ pub struct TreeConfig {
     pub policy: Policy,
     /// Format of KV events; `None` records none.
     pub events: Option<EventFormat>,
+    /// Components beside FULL, in tree order (SWA-C1).
+    pub auxiliaries: Vec<AuxiliaryConfig>,
 }
 
 impl Default for TreeConfig {
@@ -43,6 +128,7 @@ impl Default for TreeConfig {
             },
             policy: Policy::Lru,
             events: None,
+            auxiliaries: Vec::new(),
         }
     }
 }
@@ -85,10 +171,10 @@ pub struct Tree<V: Indices> {
     pub(crate) namespaces: Namespaces,
     pub(crate) events: Option<EventLog>,
     pub(crate) device_leaves: LeafSet,
-    pub(crate) ledgers: [Ledger; COMPONENTS],
-    pub(crate) walk: Option<Walk>,
+    /// One for each component, in component order.
+    pub(crate) records: Vec<Record>,
+    pub(crate) leaf_walk: Option<LeafWalk>,
     pub(crate) suspended: Option<Suspended<V>>,
-    pub(crate) next_host_lock_uuid: i64,
     clock: u64,
 }
 
@@ -99,19 +185,26 @@ impl<V: Indices> Tree<V> {
     /// If the page size is 0.
     pub fn new(config: TreeConfig) -> Self {
         assert!(config.layout.page_size > 0, "a page has at least one unit");
+        let auxiliaries = config.auxiliaries.iter().enumerate();
+        let auxiliaries =
+            auxiliaries.map(|(place, one)| one.build(FULL + 1 + place, config.layout.page_size));
+        let full: Box<dyn Component<V>> = Box::new(Full);
+        let components: Components<V> = std::iter::once(full).chain(auxiliaries).collect();
+        let records = components.iter().enumerate();
         let mut tree = Tree {
             layout: config.layout,
             policy: config.policy,
             settings: Settings::default(),
-            components: Arc::new([Box::new(Full) as _]),
-            nodes: Nodes::new(config.layout),
+            nodes: Nodes::new(config.layout, components.len()),
             namespaces: Namespaces::new(),
             events: config.events.map(EventLog::new),
             device_leaves: LeafSet::default(),
-            ledgers: Default::default(),
-            walk: None,
+            records: records
+                .map(|(index, one)| Record::new(index, one.kind()))
+                .collect(),
+            components,
+            leaf_walk: None,
             suspended: None,
-            next_host_lock_uuid: FIRST_FULL_UUID,
             clock: 0,
         };
         tree.plant();
@@ -120,10 +213,12 @@ impl<V: Indices> Tree<V> {
 
     /// Drops every node, walk and suspended insert; keeps configuration and events (RST-1).
     pub fn reset(&mut self) {
-        self.walk = None;
+        self.leaf_walk = None;
         self.suspended = None;
         self.device_leaves.clear();
-        self.ledgers = Default::default();
+        for (index, record) in self.records.iter_mut().enumerate() {
+            record.clear(index);
+        }
         self.namespaces = Namespaces::new();
         self.plant();
     }
@@ -200,11 +295,33 @@ impl<V: Indices> Tree<V> {
             .sum()
     }
 
-    pub(crate) fn check_component(&self, component: ComponentType) -> Result<()> {
-        if component == ComponentType::Full {
-            return Ok(());
+    /// Whether the tree has a component.
+    pub fn has_component(&self, component: ComponentType) -> bool {
+        self.index_of(component).is_some()
+    }
+
+    /// Place of a component in the tree's order, if it has it.
+    pub(crate) fn index_of(&self, component: ComponentType) -> Option<usize> {
+        self.components
+            .iter()
+            .position(|one| one.kind() == component)
+    }
+
+    /// The same; refused without it.
+    pub(crate) fn check_component(&self, component: ComponentType) -> Result<usize> {
+        match self.index_of(component) {
+            Some(index) => Ok(index),
+            None => contract(format!("this tree has no {component:?} component")),
         }
-        contract(format!("this tree has no {component:?} component"))
+    }
+
+    /// Place of a window; other components have no spans and window locks.
+    pub(crate) fn check_window(&self, component: ComponentType) -> Result<usize> {
+        let index = self.check_component(component)?;
+        match self.components[index].is_window() {
+            true => Ok(index),
+            false => contract(format!("{component:?} is no window")),
+        }
     }
 
     /// Draws the next time (NODE-20).
@@ -305,6 +422,11 @@ impl<V: Indices> Tree<V> {
         self.stamp_creation(upper);
         self.nodes.insert_above(upper, lower, units);
         self.divide_state(upper, lower, units);
+        for (index, record) in self.records.iter_mut().enumerate().skip(FULL + 1) {
+            if self.nodes[upper].data[index].device.is_some() {
+                record.recency.insert_behind(&mut self.nodes, lower, upper);
+            }
+        }
         self.touch(lower);
         self.refresh_leaf(upper);
         self.refresh_leaf(lower);
@@ -351,10 +473,47 @@ impl<V: Indices> Tree<V> {
         })
     }
 
-    /// FULL's device value of a node; `None` on the root (SIZE-8).
+    /// The device value of a component; `None` on the root (SIZE-8).
     pub fn device_value(&self, id: NodeId, component: ComponentType) -> Result<Option<V>> {
         let slot = self.nodes.resolve(id)?;
-        self.check_component(component)?;
-        Ok(self.nodes[slot].data[FULL].device.clone())
+        let index = self.check_component(component)?;
+        Ok(self.nodes[slot].data[index].device.clone())
+    }
+
+    /// Stores a device value of an auxiliary component on a node without one (SIZE-7).
+    pub fn set_device_value(
+        &mut self,
+        id: NodeId,
+        component: ComponentType,
+        value: V,
+    ) -> Result<()> {
+        let slot = self.nodes.resolve(id)?;
+        let index = self.check_component(component)?;
+        if index == FULL || slot == self.nodes.root {
+            return contract(format!("{component:?} of node {id} can't be set"));
+        }
+        if self.nodes[slot].data[index].device.is_some() {
+            return contract(format!("node {id} has a {component:?} value already"));
+        }
+        let expected = self.components[index].value_len(self.nodes.units(slot));
+        if value.len() != expected {
+            let given = value.len();
+            return contract(format!("node {id} takes {expected} slots, not {given}"));
+        }
+        self.store_value(slot, index, value);
+        Ok(())
+    }
+
+    /// SWA-A8, MAM-I15: newest of its list, counted by the node's lock.
+    pub(crate) fn store_value(&mut self, slot: Slot, index: usize, value: V) {
+        let record = &mut self.records[index];
+        record.recency.insert_newest(&mut self.nodes, slot);
+        let data = &mut self.nodes[slot].data[index];
+        let size = match data.lock_ref {
+            0 => &mut record.ledger.evictable,
+            _ => &mut record.ledger.protected,
+        };
+        *size += value.len() as i128;
+        data.device = Some(value);
     }
 }

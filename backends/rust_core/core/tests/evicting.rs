@@ -3,7 +3,7 @@
 mod common;
 
 use common::{FULL, assert_sound, evict, find, insert, insert_with, tree, tree_with};
-use tree_core::{LeafEviction, LockReceipt, Policy, TailBudget, TreeError};
+use tree_core::{LeafEviction, Policy, TailBudget, TreeError};
 
 #[test]
 fn a_walk_stops_at_the_request_and_admits_parents() {
@@ -16,7 +16,7 @@ fn a_walk_stops_at_the_request_and_admits_parents() {
     assert_eq!(evict(&mut tree, 4), [vec![10, 11, 12], vec![40, 41]]);
     insert(&mut tree, &[6, 7], 70);
     assert_eq!(evict(&mut tree, 9), [vec![71], vec![60]]);
-    assert_eq!(tree.total_size(), 0);
+    assert_eq!(tree.total_size(), (0, 0));
 }
 
 #[test]
@@ -25,24 +25,21 @@ fn a_lock_keeps_its_path_and_moves_the_ledgers() {
     let mut tree = tree(1);
     let node = insert(&mut tree, &[1, 2, 3, 4], 10).1.last_node;
     insert(&mut tree, &[1, 2, 5, 6], 20);
-    let receipt = LockReceipt {
-        node: Some(node),
-        ..LockReceipt::default()
-    };
-    assert_eq!(tree.inc_lock_ref(node, &[]).unwrap(), Some(4));
+    let receipt = tree.inc_lock_ref(node, &[]).unwrap();
+    assert_eq!(receipt.delta, Some(4));
     assert_eq!(
         (tree.evictable_size(FULL), tree.protected_size(FULL)),
         (2, 4)
     );
     assert_eq!(evict(&mut tree, 99), [vec![22, 23]]);
     let split = find(&mut tree, &[1, 2, 3]).best_node;
-    tree.dec_lock_ref(node, &receipt).unwrap();
+    tree.dec_lock_ref(node, &receipt, false).unwrap();
     assert!(matches!(
-        tree.dec_lock_ref(node, &receipt),
+        tree.dec_lock_ref(node, &receipt, false),
         Err(TreeError::Contract(_))
     ));
     assert!(matches!(
-        tree.dec_lock_ref(split, &receipt),
+        tree.dec_lock_ref(split, &receipt, false),
         Err(TreeError::Contract(_))
     ));
     assert_eq!(evict(&mut tree, 99), [vec![13], vec![12], vec![10, 11]]);
@@ -86,14 +83,20 @@ fn a_walk_never_offers_nodes_that_came_after_it_opened() {
     let second = insert(&mut tree, &[2], 20).1.last_node;
     let third = insert(&mut tree, &[3], 30).1.last_node;
     tree.evict_device_start(FULL, 99).unwrap();
-    assert_eq!(tree.evict_device_next_node(FULL, 0), Ok(Some(first)));
+    assert_eq!(
+        tree.evict_device_next_node(FULL, 0).unwrap().node,
+        Some(first)
+    );
     for node in [first, second] {
         tree.evict_device_leaf(node, false).unwrap();
     }
     insert(&mut tree, &[4], 40);
     insert(&mut tree, &[5], 50);
-    assert_eq!(tree.evict_device_next_node(FULL, 0), Ok(Some(third)));
-    assert_eq!(tree.evict_device_next_node(FULL, 0), Ok(None));
+    assert_eq!(
+        tree.evict_device_next_node(FULL, 0).unwrap().node,
+        Some(third)
+    );
+    assert_eq!(tree.evict_device_next_node(FULL, 0).unwrap().node, None);
     tree.evict_device_end(FULL).unwrap();
     assert!(matches!(
         tree.evict_device_end(FULL),
@@ -113,11 +116,7 @@ fn write_back_asks_for_a_backup_and_a_host_pin_forbids_the_drop() {
     ));
     let answer = tree.evict_device_leaf(node, true).unwrap();
     assert!(matches!(answer, LeafEviction::NeedsBackup(id) if id == node));
-    let receipt = LockReceipt {
-        node: Some(node),
-        full_host_lock: tree.inc_host_lock_ref(node).unwrap(),
-        ..LockReceipt::default()
-    };
+    let receipt = tree.inc_host_lock_ref(node).unwrap();
     assert!(tree.drop_subtree_no_host(node).unwrap().is_none());
     find(&mut tree, &[1]);
     tree.dec_host_lock_ref(node, &receipt).unwrap();
@@ -126,7 +125,9 @@ fn write_back_asks_for_a_backup_and_a_host_pin_forbids_the_drop() {
         Err(TreeError::Contract(_))
     ));
     assert_eq!(
-        tree.drop_subtree_no_host(node).unwrap().unwrap().to_vec(),
+        tree.drop_subtree_no_host(node).unwrap().unwrap()[0]
+            .1
+            .to_vec(),
         [11]
     );
     assert_sound(&tree);

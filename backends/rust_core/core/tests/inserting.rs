@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::{assert_sound, find, insert, insert_with, slots, tree};
-use tree_core::{Action, InsertRequest, Key, TreeError};
+use common::{FULL, assert_sound, find, insert, insert_with, slots, tree};
+use tree_core::{Action, ComponentType, InsertRequest, Key, TreeError};
 
 #[test]
 fn each_walked_node_frees_its_own_duplicates() {
@@ -27,7 +27,7 @@ fn slots_without_a_window_peer_are_freed_first_and_apart() {
     insert(&mut tree, &[1, 2, 3, 4], 10);
     let values = slots(20, 5);
     let mut request = InsertRequest::new(Key::plain(&[1, 2, 3, 4, 5]), &values[..]);
-    request.swa_evicted_len = 2;
+    request.evicted_lens = &[(ComponentType::Swa, 2)];
     let step = tree.begin_insert(&request).unwrap();
     let full_only = Action::FreeFullOnly { start: 0, end: 2 };
     assert_eq!(step.actions, [full_only, Action::Free { start: 2, end: 4 }]);
@@ -53,7 +53,7 @@ fn a_conflicting_rotation_base_declines_and_changes_nothing() {
         request.rotation_base = Some(1);
         request.tracks_adopted = true;
     });
-    assert_eq!(accepted.1.adopted, Some(vec![(2, 3)]));
+    assert_eq!(accepted.1.adopted, Some(vec![(FULL, vec![(2, 3)])]));
     assert!(
         !insert_with(&mut tree, &[1, 2, 9, 8], 30, based(None))
             .1
@@ -72,7 +72,7 @@ fn an_empty_key_finishes_at_once_and_adopts_nothing() {
         request.tracks_adopted = true
     })
     .1;
-    assert!(outcome.is_empty);
+    assert!(outcome.mamba_exist);
     assert_eq!(outcome.adopted, None);
     assert_eq!(outcome.last_node, tree.root());
 }
@@ -116,7 +116,7 @@ fn an_abandoned_insert_leaves_what_it_walked() {
     tree.end_insert();
     tree.end_insert();
     assert!(!tree.has_ongoing_insert());
-    assert_eq!(tree.total_size(), 2);
+    assert_eq!(tree.total_size(), (2, 0));
 }
 
 #[test]

@@ -102,7 +102,7 @@ fn a_bigram_tree_counts_pairs_and_shares_the_boundary_token() {
         ..TreeConfig::default()
     });
     let whole = insert(&mut tree, &[1, 2, 3, 4, 5], 10).1.last_node;
-    assert_eq!(tree.total_size(), 4);
+    assert_eq!(tree.total_size(), (4, 0));
     let found = find(&mut tree, &[1, 2, 3, 9]);
     assert_eq!(found.device_prefix_len, 2);
     assert_eq!(path_slots(&tree, found.best_node), [10, 11]);
@@ -174,7 +174,7 @@ fn a_tree_of_twenty_thousand_levels_is_walked_without_recursion() {
     assert_eq!(find(&mut tree, &tokens).best_node, last);
     assert_eq!(path_slots(&tree, last), tokens);
     assert_eq!(tree.collect_path_info(&[last]).unwrap()[0].len(), LEVELS);
-    assert_eq!(tree.walk_for_kv_canary(false).slots, tokens);
+    assert_eq!(tree.walk_for_kv_canary(false, false).slots, tokens);
     assert_eq!(tree.dfs_weight_order(&[last, tree.root()]).unwrap(), [0, 1]);
     assert_sound(&tree);
     assert_eq!(evict(&mut tree, u64::MAX).len(), LEVELS);

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{HostTree, evict, find, insert, insert_with, tree};
+use common::{FULL, HostTree, evict, find, insert, insert_with, tree};
 use tree_core::{
     Event, EventFormat, Key, PageLayout, StoredEvent, Tree, TreeConfig, TreeError, page_digests,
     storage_namespace_seed, to_hex,
@@ -156,13 +156,13 @@ fn the_canary_walk_chains_slots_along_their_paths() {
     let node = insert(&mut tree, &[1, 2, 3, 4], 10).1.last_node;
     insert(&mut tree, &[1, 2, 5, 6], 50);
     insert(&mut tree, &[7, 8], 70);
-    let rows = tree.walk_for_kv_canary(false);
+    let rows = tree.walk_for_kv_canary(false, false);
     assert_eq!(rows.slots, [10, 11, 12, 13, 52, 53, 70, 71]);
     assert_eq!(rows.positions, [0, 1, 2, 3, 2, 3, 0, 1]);
     assert_eq!(rows.previous, [-1, 10, 11, 12, 11, 52, -1, 70]);
-    assert_eq!(tree.all_values_flatten().to_vec(), rows.slots);
+    assert_eq!(tree.all_values_flatten(FULL).to_vec(), rows.slots);
     tree.inc_full_pin(node).unwrap();
-    assert_eq!(tree.walk_for_kv_canary(true).slots, [52, 53, 70, 71]);
+    assert_eq!(tree.walk_for_kv_canary(true, false).slots, [52, 53, 70, 71]);
 }
 
 #[test]

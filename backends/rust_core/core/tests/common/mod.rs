@@ -23,7 +23,7 @@ pub fn tree_with(page_size: usize, policy: Policy) -> HostTree {
             is_bigram: false,
         },
         policy,
-        events: None,
+        ..TreeConfig::default()
     })
 }
 
@@ -75,13 +75,17 @@ pub fn evict(tree: &mut HostTree, request: u64) -> Vec<Vec<i64>> {
     while let Some(id) = tree
         .evict_device_next_node(FULL, count)
         .expect("a walk is open")
+        .node
     {
-        let LeafEviction::Deleted(value) = tree.evict_device_leaf(id, false).expect("it is a leaf")
+        let LeafEviction::Deleted(values) =
+            tree.evict_device_leaf(id, false).expect("it is a leaf")
         else {
             panic!("a backup was asked for outside write-back");
         };
-        count += value.len() as u64;
-        freed.push(value.to_vec());
+        for (_, value) in values {
+            count += value.len() as u64;
+            freed.push(value.to_vec());
+        }
     }
     tree.evict_device_end(FULL).expect("a walk is open");
     freed
