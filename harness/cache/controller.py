@@ -204,7 +204,8 @@ class Controller:
         """
         try:
             while result.device_frees:
-                component = next(iter(result.device_frees))
+                # Their order in the mapping means nothing (SWA-X2), that of the pools is compared.
+                component = min(result.device_frees)
                 slots = result.device_frees.pop(component)
                 self._drivers[component].execute(FreeComponentDeviceSlot(slots, component))
         finally:
