@@ -6,51 +6,8 @@ mistake that a test finds, and so is a pattern that never decides.
 
 from __future__ import annotations
 
-import msgspec
-
-
-class Pattern(msgspec.Struct, frozen=True):
-    """Divergences that one rule decides about.
-
-    `place` is a glob over `rules.place_of`, `op` one over the op's kind. `about` is a word of
-    `rules.words_of` that must be there: the name of a record that one side alone has, `None` if
-    one side answered nothing, `length` if two lists are not equally long.
-    """
-
-    place: str
-    rule: str
-    about: str | None = None
-    op: str = "*"
-
-
-def _each(rule: str, *places: str, about: str | None = None, op: str = "*") -> list[Pattern]:
-    return [Pattern(place, rule, about, op) for place in places]
-
-
-def _fields(rule: str, place: str, *fields: str) -> list[Pattern]:
-    """Patterns for fields of the record at a place, and for what these hold."""
-    return [Pattern(f"{place}.{field}*", rule) for field in fields]
-
-
-FREED = ("device_frees", "host_frees", "cache_actions")
-"""Fields of every `EvictionResult`, as `tracker` is, which has rules of its own."""
-
-BACKUPS = ("mamba_backup_node_id", "swa_backup_node_id", "swa_backup_num_tokens")
-"""Fields of a step that asks for a backup."""
-
-INSERTING = ("begin_insert", "resume_insert")
-EVICTING = (
-    "evict_device_next_node",
-    "evict_device_leaf",
-    "demote",
-    "drop_subtree_no_host",
-    "drive_host_eviction",
-    "finish_mamba_state_eviction",
-    "finish_swa_state_eviction",
-    "dec_swa_lock_only",
-    "dec_window_lock_only",
-)
-"""Methods that answer an `EvictionResult`."""
+from .component_patterns import COMPONENT_PATTERNS, MODEL_RULES
+from .rule_pattern import BACKUPS, EVICTING, FREED, INSERTING, Pattern, each, fields
 
 PARENT = ("parent_node_id", "parent_is_root", "parent_last_hash")
 """Fields that say where a planned node hangs."""
@@ -66,10 +23,6 @@ def _match_patterns() -> list[Pattern]:
         "last_host_node": "MATCH-7",
         "best_match_node": "MATCH-7",
         "host_hit_length": "MATCH-12",
-        "swa_host_hit_length": "MATCH-12",
-        "swa_branching_seqlen": "KEY-56",
-        "mamba_host_hit_length": "MATCH-12",
-        "mamba_branching_seqlen": "KEY-56",
         "cache_protected_len": "KEY-56",
         "full_kv_hit_length": "MATCH-3",
         "cache_actions*": "MATCH-13",
@@ -77,7 +30,7 @@ def _match_patterns() -> list[Pattern]:
         "full_device_match_len": "KEY-56",
     }
     return [
-        *_each("MATCH-1", "call.empty_match_result.*"),
+        *each("MATCH-1", "call.empty_match_result.*"),
         *[Pattern(f"call.match_prefix.result.{field}", rule) for field, rule in rules.items()],
     ]
 
@@ -87,8 +40,6 @@ def _insert_patterns() -> list[Pattern]:
         "prefix_len": "INS-41",
         "total_len": "KEY-54",
         "last_device_node": "INS-41",
-        "mamba_exist": "INS-14",
-        "swa_branch_inserted": "KEY-54",
         "rotation_tail_declined": "INS-17",
         "inserted_host_node": "KEY-54",
         "host_insert_dropped": "KEY-54",
@@ -99,7 +50,7 @@ def _insert_patterns() -> list[Pattern]:
     for method in INSERTING:
         steps = f"call.{method}.result"
         found += [Pattern(f"{steps}.result.{field}", rule) for field, rule in rules.items()]
-        found += _each("INS-63", f"{steps}.result")
+        found += each("INS-63", f"{steps}.result")
     host = {
         "prefix_len": "HINS-9",
         "total_len": "HINS-4",
@@ -125,106 +76,89 @@ def _action_patterns() -> list[Pattern]:
     found = []
     for place in steps:
         found += [
-            *_each("INS-53", place + ".*", about="BackupKV"),
-            *_each("SPLIT-6", place + ".*", about="UpdatePendingBackupOnNodeSplit"),
-            *_each("INS-31", place + ".*", about="FreeDeviceKVFullOnly"),
-            *_each("INS-31", place + ".*", about="FreeDeviceKV"),
+            *each("INS-53", place + ".*", about="BackupKV"),
+            *each("SPLIT-6", place + ".*", about="UpdatePendingBackupOnNodeSplit"),
+            *each("INS-31", place + ".*", about="FreeDeviceKVFullOnly"),
+            *each("INS-31", place + ".*", about="FreeDeviceKV"),
         ]
     for place in [*steps, *answers]:
         found += [
-            *_each("INS-31", place + ".indices*"),
-            *_each("INS-56", place + ".node_ids*"),
-            *_each(
+            *each("INS-31", place + ".indices*"),
+            *each("INS-56", place + ".node_ids*"),
+            *each(
                 "SPLIT-6",
                 *[
                     f"{place}.{field}"
                     for field in ("ack_id", "old_node_id", "new_node_id", "new_child_node_id")
                 ],
             ),
-            *_each("CTL-22", place + ".tail_node_id"),
-            *_each(
-                "CTL-21",
-                *[
-                    f"{place}.{field}*"
-                    for field in (
-                        "full_indices",
-                        "swa_indices",
-                        "kept_full",
-                        "incoming_full",
-                        "source_value",
-                        "host_indices",
-                        "node_id",
-                        "component_type",
-                    )
-                ],
-            ),
+            *fields("CTL-21", place, "host_indices", "node_id", "component_type"),
         ]
-    return [*found, *_each("INS-60", *[place + ".*" for place in steps])]
+    return [*found, *each("INS-60", *[place + ".*" for place in steps])]
 
 
 def _eviction_patterns() -> list[Pattern]:
     walk, leaf = "call.evict_device_next_node.result", "call.evict_device_leaf.result"
     host = "call.drive_host_eviction.result"
     return [
-        *_each("EVD-13", f"{walk}.node_id", about="None"),
-        *_each("POL-4", f"{walk}.node_id"),
-        *_each("EVD-7", f"{walk}.made_progress"),
-        *_each("EVD-15", f"{walk}.unbacked_tokens"),
-        *_fields("EVD-6", walk, "tracker", *FREED, *BACKUPS),
-        *_each("EVD-20", f"{leaf}.backup_kv*"),
-        *_each("EVD-18", f"{leaf}.unbacked_tokens"),
-        *_each("EVD-22", f"{leaf}.tracker*"),
-        *_fields("EVD-21", leaf, *FREED),
-        *_each("EVD-32", "call.demote.result.tracker*"),
-        *_fields("EVD-28", "call.demote.result", *FREED),
-        *_each("EVD-33", "call.drop_subtree_no_host.result.is_dropped"),
-        *_each("EVD-35", "call.drop_subtree_no_host.result.tracker*"),
-        *_fields("EVD-34", "call.drop_subtree_no_host.result", *FREED),
-        *_each("EVH-6", f"{host}.tracker*"),
-        *_each("EVH-16", f"{host}.host_frees*"),
-        *_fields("EVH-12", host, "device_frees", "cache_actions"),
+        *each("EVD-13", f"{walk}.node_id", about="None"),
+        *each("POL-4", f"{walk}.node_id"),
+        *each("EVD-7", f"{walk}.made_progress"),
+        *each("EVD-15", f"{walk}.unbacked_tokens"),
+        *fields("EVD-6", walk, "tracker", *FREED),
+        *each("EVD-20", f"{leaf}.backup_kv*"),
+        *each("EVD-18", f"{leaf}.unbacked_tokens"),
+        *each("EVD-22", f"{leaf}.tracker*"),
+        *fields("EVD-21", leaf, *FREED),
+        *each("EVD-32", "call.demote.result.tracker*"),
+        *fields("EVD-28", "call.demote.result", *FREED),
+        *each("EVD-33", "call.drop_subtree_no_host.result.is_dropped"),
+        *each("EVD-35", "call.drop_subtree_no_host.result.tracker*"),
+        *fields("EVD-34", "call.drop_subtree_no_host.result", *FREED),
+        *each("EVH-6", f"{host}.tracker*"),
+        *each("EVH-16", f"{host}.host_frees*"),
+        *fields("EVH-12", host, "device_frees", "cache_actions"),
         *[
             pattern
             for name in ("mamba", "swa")
-            for pattern in _fields(
+            for pattern in fields(
                 "EVD-41",
                 f"call.finish_{name}_state_eviction.result",
                 *("node_id", "made_progress", "unbacked_tokens", "tracker", *FREED, *BACKUPS),
             )
         ],
-        *_each("EVD-1", "call.evict_device_start*"),
-        *_each("EVD-3", "call.evict_device_end*"),
-        *_each("EVD-4", "call.evict_device_next_node*"),
-        *_each("EVD-17", "call.evict_device_leaf*"),
-        *_each("EVD-41", "call.finish_mamba_state_eviction*", "call.finish_swa_state_eviction*"),
-        *_each("EVD-48", "call.evict_excess_path_states*"),
-        *_each("EVD-25", "call.demote*"),
-        *_each("EVD-33", "call.drop_subtree_no_host*"),
-        *_each("EVH-6", "call.drive_host_eviction*"),
+        *each("EVD-1", "call.evict_device_start*"),
+        *each("EVD-3", "call.evict_device_end*"),
+        *each("EVD-4", "call.evict_device_next_node*"),
+        *each("EVD-17", "call.evict_device_leaf*"),
+        *each("EVD-41", "call.finish_mamba_state_eviction*", "call.finish_swa_state_eviction*"),
+        *each("EVD-25", "call.demote*"),
+        *each("EVD-33", "call.drop_subtree_no_host*"),
+        *each("EVH-6", "call.drive_host_eviction*"),
     ]
 
 
 def _lock_patterns() -> list[Pattern]:
     lock, host = "call.inc_lock_ref.result", "call.inc_host_lock_ref.result"
     return [
-        *_each("LOCK-3", f"{lock}.delta"),
-        *_each("LOCK-6", f"{lock}.component_lock_uuids*"),
-        *_fields("LOCK-2", lock, "node_id", "skipped_lock_components", "component_host_lock_uuids"),
-        *_each("LOCK-24", f"{host}.component_host_lock_uuids*"),
-        *_fields("LOCK-22", host, "delta", "node_id", "skipped_lock_components"),
-        *_fields("LOCK-22", host, "component_lock_uuids"),
-        *_each("LOCK-8", "call.dec_lock_ref.result.delta"),
-        *_each("LOCK-25", "call.dec_host_lock_ref.result.delta"),
-        *_fields("LOCK-16", "call.dec_swa_lock_only.result", "tracker", *FREED),
-        *_fields("LOCK-18", "call.dec_window_lock_only.result", "tracker", *FREED),
-        *_each("LOCK-1", "call.inc_lock_ref*"),
-        *_each("LOCK-8", "call.dec_lock_ref*"),
-        *_each("LOCK-15", "call.dec_swa_lock_only*"),
-        *_each("LOCK-18", "call.dec_window_lock_only*"),
-        *_each("LOCK-23", "call.inc_host_lock_ref*"),
-        *_each("LOCK-26", "call.dec_host_lock_ref.*ContractError*"),
-        *_each("LOCK-25", "call.dec_host_lock_ref*"),
-        *_each("LOCK-14", "call.inc_full_pin*", "call.dec_full_pin*"),
+        *each("LOCK-3", f"{lock}.delta"),
+        *each("LOCK-6", f"{lock}.component_lock_uuids*"),
+        *fields("LOCK-2", lock, "node_id", "skipped_lock_components", "component_host_lock_uuids"),
+        *each("LOCK-24", f"{host}.component_host_lock_uuids*"),
+        *fields("LOCK-22", host, "delta", "node_id", "skipped_lock_components"),
+        *fields("LOCK-22", host, "component_lock_uuids"),
+        *each("LOCK-8", "call.dec_lock_ref.result.delta"),
+        *each("LOCK-25", "call.dec_host_lock_ref.result.delta"),
+        *fields("LOCK-16", "call.dec_swa_lock_only.result", "tracker", *FREED),
+        *fields("LOCK-18", "call.dec_window_lock_only.result", "tracker", *FREED),
+        *each("LOCK-1", "call.inc_lock_ref*"),
+        *each("LOCK-8", "call.dec_lock_ref*"),
+        *each("LOCK-15", "call.dec_swa_lock_only*"),
+        *each("LOCK-18", "call.dec_window_lock_only*"),
+        *each("LOCK-23", "call.inc_host_lock_ref*"),
+        *each("LOCK-26", "call.dec_host_lock_ref.*ContractError*"),
+        *each("LOCK-25", "call.dec_host_lock_ref*"),
+        *each("LOCK-14", "call.inc_full_pin*", "call.dec_full_pin*"),
     ]
 
 
@@ -242,10 +176,10 @@ def _event_patterns() -> list[Pattern]:
         "lora_name": "EVT-17",
     }
     return [
-        *_each("EVT-20", "call.take_events.grouping*"),
+        *each("EVT-20", "call.take_events.grouping*"),
         *[Pattern(f"{events}.{field}", rule) for field, rule in rules.items()],
-        *_each("EVT-4", f"{events}.length", about="AllBlocksCleared"),
-        *_each("EVT-30", events + "*"),
+        *each("EVT-4", f"{events}.length", about="AllBlocksCleared"),
+        *each("EVT-30", events + "*"),
     ]
 
 
@@ -286,23 +220,22 @@ def _question_patterns() -> list[Pattern]:
         "NODE-9": ("rotation_base_of", "rotation_phase_of"),
         "MATCH-17": ("supports_fast_match_prefix",),
         "CHK-18": ("sanity_check",),
-        "SWA-B1": ("swa_tombstone_ranges",),
         "SWA-B3": ("attach_swa_window",),
     }
     canary = "call.walk_for_kv_canary"
     return [
-        *_each("SPLIT-2", f"{path}.path_start", f"{path}.path_end"),
-        *_each("KEY-26", f"{path}.full_value_len"),
-        *_each("NODE-7", f"{path}.num_children"),
-        *_fields("PATH-10", path, "node_id", "parent_id"),
-        *_fields("KEY-37", "call.snapshot_buffer_backup.result", "hash_values"),
-        *_fields("KEY-42", "call.snapshot_buffer_backup.result", "prefix_keys"),
-        *_fields("KEY-43", "call.snapshot_buffer_backup.result", "node_id", "key", *PARENT),
-        *_fields("KEY-44", "call.validate_buffer_backup.result", *PARENT),
-        *_each("PATH-2", "call.match_full_device_prefix*"),
-        *_each("FLAT-5", f"{canary}.result.positions*", f"{canary}.result.prev_slot_indices*"),
-        *_each("FLAT-4", f"{canary}.result.slot_indices*"),
-        *_each("FLAT-6", f"{canary}*"),
+        *each("SPLIT-2", f"{path}.path_start", f"{path}.path_end"),
+        *each("KEY-26", f"{path}.full_value_len"),
+        *each("NODE-7", f"{path}.num_children"),
+        *fields("PATH-10", path, "node_id", "parent_id"),
+        *fields("KEY-37", "call.snapshot_buffer_backup.result", "hash_values"),
+        *fields("KEY-42", "call.snapshot_buffer_backup.result", "prefix_keys"),
+        *fields("KEY-43", "call.snapshot_buffer_backup.result", "node_id", "key", *PARENT),
+        *fields("KEY-44", "call.validate_buffer_backup.result", *PARENT),
+        *each("PATH-2", "call.match_full_device_prefix*"),
+        *each("FLAT-5", f"{canary}.result.positions*", f"{canary}.result.prev_slot_indices*"),
+        *each("FLAT-4", f"{canary}.result.slot_indices*"),
+        *each("FLAT-6", f"{canary}*"),
         *[
             Pattern(f"call.{method}*", rule)
             for rule, methods in rules.items()
@@ -343,9 +276,9 @@ def _tier_patterns() -> list[Pattern]:
     }
     offload = "call.build_external_linker_offload_transfers"
     return [
-        *_fields("INS-56", "call.build_backup_kv_action.result", "node_ids"),
-        *_each("LNK-3", f"{offload}.result.*"),
-        *_each("LNK-2", f"{offload}*"),
+        *fields("INS-56", "call.build_backup_kv_action.result", "node_ids"),
+        *each("LNK-3", f"{offload}.result.*"),
+        *each("LNK-2", f"{offload}*"),
         *[
             Pattern(f"call.{method}*", rule)
             for rule, methods in rules.items()
@@ -357,54 +290,54 @@ def _tier_patterns() -> list[Pattern]:
 def _error_patterns() -> list[Pattern]:
     """How a call ended, where one side raised: by the type of the error."""
     return [
-        *_each("BND-34", "call.*CorePoisonedError*", "outcome*CorePoisonedError*"),
-        *_each("EVT-3", "call.take_events.*|*"),
-        *_each("INS-3", "call.resume_insert.*InsertProtocolError*"),
-        *_each("INS-1", "call.*InsertProtocolError*", "outcome*InsertProtocolError*"),
-        *_each("LNK-8", "call.*AncestorError*", "outcome*AncestorError*"),
-        *_each("NODE-5", "call.*UnknownNodeError*", "outcome*UnknownNodeError*"),
-        *_each("BND-31", "call.*.error.handle"),
-        *_each("LOCK-12", "call.dec_*ContractError*", op="unlock"),
-        *_each("INS-11", "call.begin_insert.*InvalidArgumentError*"),
-        *_each("INS-71", "call.begin_insert.*OverflowError*", "call.begin_insert.*TypeError*"),
-        *_each("CHK-18", "call.sanity_check.*SanityCheckError*"),
-        *_each("BND-22", "call.*OverflowError*"),
-        *_each("BND-24", "call.*TypeError*"),
-        *_each("BND-23", "call.*InvalidArgumentError*", "call.*UnsupportedError*"),
+        *each("BND-34", "call.*CorePoisonedError*", "outcome*CorePoisonedError*"),
+        *each("EVT-3", "call.take_events.*|*"),
+        *each("INS-3", "call.resume_insert.*InsertProtocolError*"),
+        *each("INS-1", "call.*InsertProtocolError*", "outcome*InsertProtocolError*"),
+        *each("LNK-8", "call.*AncestorError*", "outcome*AncestorError*"),
+        *each("NODE-5", "call.*UnknownNodeError*", "outcome*UnknownNodeError*"),
+        *each("BND-31", "call.*.error.handle"),
+        *each("LOCK-12", "call.dec_*ContractError*", op="unlock"),
+        *each("INS-11", "call.begin_insert.*InvalidArgumentError*"),
+        *each("INS-71", "call.begin_insert.*OverflowError*", "call.begin_insert.*TypeError*"),
+        *each("CHK-18", "call.sanity_check.*SanityCheckError*"),
+        *each("BND-22", "call.*OverflowError*"),
+        *each("BND-24", "call.*TypeError*"),
+        *each("BND-23", "call.*InvalidArgumentError*", "call.*UnsupportedError*"),
     ]
 
 
 def _state_patterns() -> list[Pattern]:
     """What is seen between two ops: sizes, pools, and the tree as the contract shows it."""
     return [
-        *_each("LOCK-10", "sizes.evictable", "sizes.protected", op="unlock"),
-        *_each("LOCK-3", "sizes.evictable", "sizes.protected", op="lock"),
-        *_each("SIZE-1", "sizes.evictable", "sizes.protected"),
-        *_each("INS-4", "sizes.has_ongoing_insert", "snapshot.has_insert"),
-        *_each("CTL-31", "sizes.free"),
-        *_each("CTL-39", "sizes.requests"),
-        *_each("POOL-59", "pool*"),
-        *_each("POOL-15", "tree.free*"),
-        *_each("NODE-4", "tree.node.handle"),
-        *_each("NODE-6", "tree.node.is_root", "tree.node.is_backuped"),
-        *_each("NODE-6", "tree.node.is_full_device_evicted"),
-        *_each("SPLIT-2", "tree.node.device_value", about="length"),
-        *_each("CTL-24", "tree.node.device_value"),
-        *_each("KEY-40", "tree.node.hash_values"),
-        *_each("KEY-42", "tree.node.last_hash_value", "tree.node.prefix_hash_values"),
-        *_each("INS-19", "tree.node.rotation_base"),
-        *_each("SPLIT-2", "tree.paths.path_start", "tree.paths.path_end"),
-        *_each("KEY-26", "tree.paths.full_value_len"),
-        *_each("NODE-7", "tree.paths.num_children"),
-        *_each("PATH-10", "tree.paths*"),
-        *_each("FLAT-2", "tree.values*"),
-        *_each("SIZE-4", "tree.total*"),
-        *_each("ORD-3", "tree.order*"),
-        *_each("CTL-38", "tree.rows*"),
-        *_each("INV01-1", "tree.healthy", "oracle.sanity_check*"),
-        *_each("KEY-51", "tree.settings*"),
-        *_each("NODE-14", "tree.compatible"),
-        *_each("NODE-5", "tree.nodes*"),
+        *each("LOCK-10", "sizes.evictable", "sizes.protected", op="unlock"),
+        *each("LOCK-3", "sizes.evictable", "sizes.protected", op="lock"),
+        *each("SIZE-1", "sizes.evictable", "sizes.protected"),
+        *each("INS-4", "sizes.has_ongoing_insert", "snapshot.has_insert"),
+        *each("CTL-31", "sizes.free"),
+        *each("CTL-39", "sizes.requests"),
+        *each("POOL-59", "pool*"),
+        *each("POOL-15", "tree.free*"),
+        *each("NODE-4", "tree.node.handle"),
+        *each("NODE-6", "tree.node.is_root", "tree.node.is_backuped"),
+        *each("NODE-6", "tree.node.is_full_device_evicted"),
+        *each("SPLIT-2", "tree.node.device_value", about="length"),
+        *each("CTL-24", "tree.node.device_value"),
+        *each("KEY-40", "tree.node.hash_values"),
+        *each("KEY-42", "tree.node.last_hash_value", "tree.node.prefix_hash_values"),
+        *each("INS-19", "tree.node.rotation_base"),
+        *each("SPLIT-2", "tree.paths.path_start", "tree.paths.path_end"),
+        *each("KEY-26", "tree.paths.full_value_len"),
+        *each("NODE-7", "tree.paths.num_children"),
+        *each("PATH-10", "tree.paths*"),
+        *each("FLAT-2", "tree.values*"),
+        *each("SIZE-4", "tree.total*"),
+        *each("ORD-3", "tree.order*"),
+        *each("CTL-38", "tree.rows*"),
+        *each("INV01-1", "tree.healthy", "oracle.sanity_check*"),
+        *each("KEY-51", "tree.settings*"),
+        *each("NODE-14", "tree.compatible"),
+        *each("NODE-5", "tree.nodes*"),
     ]
 
 
@@ -449,13 +382,13 @@ def _snapshot_patterns() -> list[Pattern]:
         "nodes.length": "INV01-1",
     }
     return [
-        *_each("LOCK-3", f"{node}.lock_ref*", op="lock"),
-        *_each("LOCK-10", f"{node}.lock_ref*", op="unlock"),
-        *_each("NODE-23", f"{node}.access_rank", op="touch"),
-        *_each("NODE-23", f"{node}.access_rank", op="core_match"),
-        *_each("NODE-23", f"{node}.access_rank", op="arrive"),
-        *_each("INS-45", f"{node}.access_rank", op="core_insert"),
-        *_each("POL-12", f"{node}.access_rank"),
+        *each("LOCK-3", f"{node}.lock_ref*", op="lock"),
+        *each("LOCK-10", f"{node}.lock_ref*", op="unlock"),
+        *each("NODE-23", f"{node}.access_rank", op="touch"),
+        *each("NODE-23", f"{node}.access_rank", op="core_match"),
+        *each("NODE-23", f"{node}.access_rank", op="arrive"),
+        *each("INS-45", f"{node}.access_rank", op="core_insert"),
+        *each("POL-12", f"{node}.access_rank"),
         *[Pattern(f"{node}.{field}", rule) for field, rule in rules.items()],
         *[Pattern(f"snapshot.{field}", rule) for field, rule in tops.items()],
     ]
@@ -463,19 +396,19 @@ def _snapshot_patterns() -> list[Pattern]:
 
 def _oracle_patterns() -> list[Pattern]:
     return [
-        *_each("SIZE-1", "oracle.conservation: sizes differ*"),
-        *_each("CTL-61", "oracle.conservation: * units can't be evicted"),
-        *_each("CTL-60", "oracle.conservation*"),
-        *_each("EVT-14", "oracle.event_replay: stored below*"),
-        *_each("EVT-11", "oracle.event_replay: removed*"),
-        *_each("KEY-30", "oracle.event_replay: block hash*"),
-        *_each("EVT-10", "oracle.event_replay: * hashes for*"),
-        *_each("EVT-30", "oracle.event_replay*"),
-        *_each("POOL-61", "oracle.pool*", "oracle.kv_content*"),
-        *_each("CTL-24", "oracle.cache*"),
-        *_each("BND-45", "oracle.refusal*"),
-        *_each("BND-34", "oracle.crash*", "crash*"),
-        *_each("BND-9", "oracle.unreadable*"),
+        *each("SIZE-1", "oracle.conservation: sizes differ*"),
+        *each("CTL-61", "oracle.conservation: * units can't be evicted"),
+        *each("CTL-60", "oracle.conservation*"),
+        *each("EVT-14", "oracle.event_replay: stored below*"),
+        *each("EVT-11", "oracle.event_replay: removed*"),
+        *each("KEY-30", "oracle.event_replay: block hash*"),
+        *each("EVT-10", "oracle.event_replay: * hashes for*"),
+        *each("EVT-30", "oracle.event_replay*"),
+        *each("POOL-61", "oracle.pool*", "oracle.kv_content*"),
+        *each("CTL-24", "oracle.cache*"),
+        *each("BND-45", "oracle.refusal*"),
+        *each("BND-34", "oracle.crash*", "crash*"),
+        *each("BND-9", "oracle.unreadable*"),
         *[
             Pattern(f"oracle.reference_model: {start}*", rule)
             for start, rule in REFERENCE_MODEL.items()
@@ -484,8 +417,7 @@ def _oracle_patterns() -> list[Pattern]:
 
 
 REFERENCE_MODEL = {
-    "evictable and protected size": "SIZE-1",
-    "protected size": "SIZE-1",
+    **MODEL_RULES,
     "device_prefix_len": "MATCH-9",
     "full_kv_hit_length": "MATCH-3",
     "host_hit_length": "MATCH-12",
@@ -498,9 +430,8 @@ REFERENCE_MODEL = {
     "the tree has slots": "CTL-24",
     "rotation_tail_declined": "INS-17",
     "prefix_len": "INS-41",
-    "mamba_exist of an insert": "INS-14",
-    "number of slots that an insert frees": "INS-31",
-    "an insert frees": "INS-31",
+    "an insert asks for": "INS-31",
+    "an insert does not ask for": "INS-31",
     "an insert goes on": "INS-3",
     "adopted_ranges": "INS-40",
     "delta of a lock": "LOCK-3",
@@ -521,20 +452,21 @@ REFERENCE_MODEL = {
 def _general_patterns() -> list[Pattern]:
     """What is left: ops that made other calls, and sides that failed as a whole."""
     return [
-        *_each("INS-7", "extra.resume_insert", "extra.end_insert"),
-        *_each("CTL-25", "extra.evict_device_*"),
-        *_each("CTL-16", "extra.begin_insert"),
-        *_each("CTL-50", "extra.*", "method", "outcome*"),
-        *_each("CFG-1", "refused*"),
-        *_each("INS-2", *[f"call.{method}*" for method in INSERTING]),
-        *_each("INS-5", "call.end_insert*"),
-        *_each("INS-4", "call.has_ongoing_insert*"),
-        *_each("MATCH-2", "call.match_prefix*"),
-        *_each("BND-35", "hang*", "memory*"),
+        *each("INS-7", "extra.resume_insert", "extra.end_insert"),
+        *each("CTL-25", "extra.evict_device_*"),
+        *each("CTL-16", "extra.begin_insert"),
+        *each("CTL-50", "extra.*", "method", "outcome*"),
+        *each("CFG-1", "refused*"),
+        *each("INS-2", *[f"call.{method}*" for method in INSERTING]),
+        *each("INS-5", "call.end_insert*"),
+        *each("INS-4", "call.has_ongoing_insert*"),
+        *each("MATCH-2", "call.match_prefix*"),
+        *each("BND-35", "hang*", "memory*"),
     ]
 
 
 PATTERNS: list[Pattern] = [
+    *COMPONENT_PATTERNS,
     *_error_patterns(),
     *_match_patterns(),
     *_insert_patterns(),

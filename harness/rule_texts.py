@@ -6,7 +6,10 @@ known differences names the others.
 
 from __future__ import annotations
 
+from .component_texts import COMPONENT_TEXTS
+
 RULE_TEXTS = {
+    **COMPONENT_TEXTS,
     "BKP-25": (
         "A backup plan hands out the node's own device slots, and no slots for a node that has a "
         "host copy."
@@ -51,7 +54,6 @@ RULE_TEXTS = {
     "CTL-21": (
         "An action about window slots names the slots that the driver has to move, map or free."
     ),
-    "CTL-22": "An action about excess states names the deepest node of the path.",
     "CTL-24": (
         "The tree keeps exactly those slots of an insert that it does not hand back through frees."
     ),
@@ -110,7 +112,6 @@ RULE_TEXTS = {
     "EVD-41": (
         "An interrupted eviction is finished for the node that it waits for, in an open walk."
     ),
-    "EVD-48": "States beyond the cap are appended to the caller's buffers.",
     "EVH-6": (
         "Host eviction always counts its component, and answers nothing for one that is not there."
     ),
@@ -180,7 +181,6 @@ RULE_TEXTS = {
         "The value of an insert is 64-bit, flat, on the core's device and at least as long as the "
         "aligned key."
     ),
-    "INS-14": "An insert of an empty aligned key ends at once at the root.",
     "INS-17": "An insert whose rotation base conflicts is declined and changes nothing.",
     "INS-19": "The rotation base is stamped on new leaves only; other nodes keep theirs.",
     "INS-31": (

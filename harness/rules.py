@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 
 from .compare import STRUCTS, Divergence
-from .rule_patterns import PATTERNS, Pattern
+from .rule_pattern import Pattern
+from .rule_patterns import PATTERNS
 from .rule_texts import RULE_TEXTS
 
 
@@ -41,7 +42,7 @@ def rule_numbered(number: str) -> Rule:
 
 def pattern_of(divergence: Divergence) -> Pattern | None:
     """The first pattern that fits a divergence."""
-    words = words_of(divergence.left, divergence.right)
+    words = words_of(divergence.left, divergence.right) | component_of(divergence.where)
     return _first(place_of(divergence), divergence.op_kind, frozenset(words))
 
 
@@ -74,6 +75,12 @@ def place_of(divergence: Divergence) -> str:
     place = re.sub(r"\[\d+\]", "", re.sub(r"^calls\[\d+\]\.", "call.", where))
     place = re.sub(r"^(call\.\w+)\(\w+\)", r"\1", place)
     return re.sub(r"^calls\.", "extra.", place)
+
+
+def component_of(where: str) -> set[str]:
+    """The component that a call is about, as a word; none for FULL."""
+    named = re.match(r"calls\[\d+\]\.\w+\((\w+)\)", where)
+    return {named[1]} if named is not None else set()
 
 
 def words_of(left: Any, right: Any) -> set[str]:

@@ -20,7 +20,8 @@ from treedrift.backends.contract import TreeCore, errors, results
 from treedrift.harness import rules
 from treedrift.harness.compare import NODE_FACTS, SIZE_NAMES, Divergence
 from treedrift.harness.recorder import PROPERTIES, SETTINGS, parameters_of, recorded_methods
-from treedrift.harness.rule_patterns import PATTERNS, Pattern
+from treedrift.harness.rule_pattern import Pattern
+from treedrift.harness.rule_patterns import PATTERNS
 from treedrift.harness.rule_texts import RULE_TEXTS
 from treedrift.harness.rules import place_of, rule_numbered, rule_of, words_of
 from treedrift.harness.trace import OP_TYPES, read_trace
@@ -31,12 +32,20 @@ ERRORS = [*(name for name in vars(errors) if name.endswith("Error")), "TypeError
 HOST_TIER = {"PoolTransfer", "PoolTransferResult", "StorageBackupSpec"}
 """Records whose methods have a rule, and whose fields are compared by none of them alone."""
 
+COMPONENTS = ("full", "swa", "auxiliary_swa", "mamba")
+"""Components as places name them."""
+
+MODEL_FILES = ("model_", "reference_model")
+"""How the files of the reference model begin."""
+
 TREE_PARTS = [
     "nodes.length",
     "values",
     "total",
     "order.length",
     "free",
+    "window_free.swa",
+    "state_free",
     "rows",
     "healthy",
     "settings",
@@ -79,7 +88,8 @@ def unfold(kind: Any, place: str, fields: tuple[str, ...] = ()) -> Iterator[Plac
         yield f"{place}.length", fields
         yield from unfold(inner[0], place, fields)
     elif origin is dict:
-        yield from unfold(inner[1], f"{place}.full", fields)
+        for component in COMPONENTS:
+            yield from unfold(inner[1], f"{place}.{component}", fields)
     elif is_record(kind):
         # The interpreter itself can't read the type of an array, which one field has.
         hints = get_type_hints(kind, {**vars(sys.modules[kind.__module__]), "array": list})
@@ -132,22 +142,49 @@ def other_places() -> list[Place]:
 def findings() -> Iterator[str]:
     """Every finding that the harness can make, read from its source."""
     for path in sorted(HARNESS.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        named = texts_by_name(tree)
+        for node in ast.walk(tree):
             if not isinstance(node, ast.Call) or not node.args:
                 continue
             name = getattr(node.func, "id", getattr(node.func, "attr", ""))
-            told = [text_of(argument) for argument in node.args]
-            if path.name == "reference_model.py" and name in ("_find", "_expect"):
+            told = [texts_of(argument, named) for argument in node.args]
+            if path.name.startswith(MODEL_FILES) and name in ("_find", "_expect"):
                 # What is expected is told behind its name, which is no text of its own.
-                known = not told[0].startswith(VARIABLE)
-                yield from [f"reference_model: {told[0]}"] if known else []
-            elif name.endswith("Finding") and told[1:] != [VARIABLE]:
-                yield ": ".join(told)
+                yield from [f"reference_model: {one}" for one in told[0] if one not in UNTOLD]
+            elif name.endswith("Finding"):
+                yield from [f"{told[0][0]}: {one}" for one in told[1] if one not in UNTOLD]
     yield from (f"{oracle}: {VARIABLE}" for oracle in ("pool", "cache", "sanity_check", "crash"))
+
+
+def texts_by_name(tree: ast.AST) -> dict[str, list[str]]:
+    """Texts that the variables of a module are given."""
+    found: dict[str, list[str]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            found.setdefault(node.targets[0].id, []).extend(texts_of(node.value, {}))
+    return found
+
+
+def texts_of(message: ast.expr, named: dict[str, list[str]]) -> list[str]:
+    """A text as the source tells it, what varies replaced by each thing that it may be."""
+    if isinstance(message, ast.Name):
+        return named.get(message.id, [VARIABLE])
+    text = text_of(message)
+    if not isinstance(message, ast.JoinedStr) or VARIABLE not in text or text in UNTOLD:
+        return [text]
+    return [text, *[text.replace(VARIABLE, one) for one in VARYING]]
 
 
 VARIABLE = "1"
 """What stands for a part of a text that the source does not tell."""
+
+UNTOLD = (VARIABLE, f"{VARIABLE} is {VARIABLE}, must be {VARIABLE}")
+"""Texts that are all variable."""
+
+WISHES = ("FreeDeviceKV", "SWARebuild", "RecoverSWAWithLockedFull", "MambaEvictExcessPathStates")
+VARYING = ("full", "swa", "mamba", "swa ", "mamba ", "swa evictable", "mamba evictable", *WISHES)
+"""What a variable part may be."""
 
 
 def text_of(message: ast.expr) -> str:
@@ -215,7 +252,7 @@ def test_every_pattern_decides_about_something() -> None:
 def test_patterns_name_real_ops_and_real_records() -> None:
     for one in PATTERNS:
         assert any(fnmatchcase(kind, one.op) for kind in OP_TYPES), one
-        assert one.about in (None, "None", "length", *vars(contract)), one
+        assert one.about in (None, "None", "length", *COMPONENTS, *vars(contract)), one
 
 
 def test_every_rule_has_a_number_and_one_sentence() -> None:
@@ -262,7 +299,23 @@ def test_texts_are_those_of_rules_that_decide_or_that_the_ledger_names() -> None
             "INS-31",
         ),
         (divergence("calls[0].begin_insert.result.actions[0].indices[0][1]"), "INS-31"),
-        (divergence("calls[0].component_evictable_size(swa).result"), "SIZE-1"),
+        (divergence("calls[0].component_evictable_size.result"), "SIZE-1"),
+        (divergence("calls[0].component_evictable_size(swa).result"), "SWA-D5"),
+        (divergence("calls[0].component_evictable_size(mamba).result"), "MAM-D4"),
+        (divergence("calls[3].evict_device_next_node(swa).result.node_id"), "SWA-E5"),
+        (divergence("calls[3].evict_device_leaf.result.device_frees.mamba[0][0]"), "MAM-A2"),
+        (
+            divergence(
+                "calls[0].begin_insert.result.actions[1].type",
+                left="SWARebuild",
+                right="FreeDeviceKV",
+            ),
+            "SWA-I12",
+        ),
+        (divergence("sizes.mamba_free", "finish"), "MAM-A3"),
+        (divergence("snapshot.nodes[2].lock_ref.swa", "unlock"), "SWA-L7"),
+        (divergence("tree.node.swa_value"), "SWA-D2"),
+        (divergence("reference_model: size of mamba is 1, must be 2", kind="oracle"), "MAM-V3"),
         (divergence("calls[0].take_events.grouping.BlockRemoved"), "EVT-20"),
         (divergence("calls.end_insert"), "INS-7"),
         (divergence("calls[3].method"), "CTL-50"),
