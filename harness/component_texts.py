@@ -65,7 +65,7 @@ COMPONENT_TEXTS = {
     "SWA-I8": (
         "Where full slots are not locked, the new ones take their place, and the window is rebuilt."
     ),
-    "SWA-I9": "A recovered span is adopted by the window, and by FULL where its slots are replaced.",
+    "SWA-I9": "A recovered span is adopted by the window, and by FULL where its slots changed.",
     "SWA-I12": "A window comes only by an action, at which the insert waits.",
     "SWA-I24": "An insert tells whether its whole key is as long as the branching length.",
     "SWA-I25": "An insert makes its window newer once its actions are done.",

@@ -36,6 +36,7 @@ DRAIN_STEPS = (
     "the suspended insert ends",
     "open walks are closed",
     "all requests and locks are released",
+    "windows and states are evicted",
     "everything is evicted",
     "the events are taken",
 )

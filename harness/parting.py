@@ -243,7 +243,7 @@ def _in_nodes(left: list[Any], right: list[Any]) -> Parting:
     """The first node of which the sides tell different facts."""
     for ours, theirs in zip(left, right, strict=False):
         if first_difference(ours, theirs) is not None:
-            facts = [dict(zip(NODE_FACTS, node, strict=True)) for node in (ours, theirs)]
+            facts = [dict(zip(NODE_FACTS, node, strict=False)) for node in (ours, theirs)]
             return Parting(rows=rows_of(facts[0], facts[1]), handles={ours[0], theirs[0]})
     return Parting()
 

@@ -19,7 +19,16 @@ from .observation import Observation
 
 FULL = int(ComponentType.FULL)
 
-ALWAYS_HIDDEN = frozenset({"recency", "created", "depth", "history"})
+OTHERS = {
+    int(ComponentType.SWA): "window",
+    int(ComponentType.AUXILIARY_SWA): "second window",
+    int(ComponentType.MAMBA): "state",
+}
+"""What a node has of the components besides FULL, as pictures name it."""
+
+ALWAYS_HIDDEN = frozenset(
+    {"recency", "created", "depth", "history", *(f"{name} order" for name in OTHERS.values())}
+)
 """Facts that every node has and that are shown only where the sides differ in them."""
 
 
@@ -119,7 +128,8 @@ def _from_snapshot(snapshot: dict[str, Any]) -> Picture:
         handle, parent = node["node_id"], node["parent_id"]
         depths[handle] = 0 if parent is None else depths.get(parent, 0) + 1
         is_root = parent is None
-        facts = _snapshot_facts(node, is_root)
+        facts = _component_facts(node, is_root) | _orders(snapshot["lru_lists"], handle)
+        facts |= _snapshot_facts(node, is_root)
         facts |= {name: name for name, listed in leaves.items() if handle in listed}
         picture.append(
             Drawn(
@@ -165,6 +175,34 @@ def _snapshot_facts(node: dict[str, Any], is_root: bool) -> dict[str, str]:
     return {name: text for name, (is_unusual, text) in candidates.items() if is_unusual}
 
 
+def _component_facts(node: dict[str, Any], is_root: bool) -> dict[str, str]:
+    """What other components have on a node and lock there; of a window also that it is gone."""
+    facts = {}
+    for kind, name in OTHERS.items():
+        if kind not in node["lock_ref"]:
+            continue  # The tree was built without it.
+        value, locks = node["device_value"].get(kind), node["lock_ref"][kind]
+        facts |= {} if is_root else _value_fact(name, value)
+        if locks != int(is_root):
+            facts[f"{name} lock"] = f"{name} locked {locks}"
+    return facts
+
+
+def _value_fact(name: str, value: Any) -> dict[str, str]:
+    if not value:
+        return {name: f"no {name}"} if name != "state" else {}
+    return {name: f"{name} {describe(value[0] if name == 'state' else value)}"}
+
+
+def _orders(lists: dict[int, list[int]], handle: int) -> dict[str, str]:
+    """Where a node stands in the list of each component, the most recent one first."""
+    return {
+        f"{name} order": f"{name} {lists[kind].index(handle) + 1} from the most recent"
+        for kind, name in OTHERS.items()
+        if handle in lists.get(kind, ())
+    }
+
+
 def _optional(name: str, value: int | None) -> tuple[bool, str]:
     return value is not None, f"{name} {value}"
 
@@ -181,6 +219,7 @@ def _from_contract(tree: dict[str, Any]) -> Picture | None:
     if ["long"] in (paths[:1], *(path[:1] for path in paths)):
         return None  # So many nodes that only a digest of their paths was kept.
     known = {node[0]: node for node in tree["nodes"]}
+    windows = [kind for kind in OTHERS if kind in tree.get("window_free", ())]
     root = next((handle for handle, node in known.items() if node[1]), None)
     info_of: dict[int, list[Any]] = {info[1]: info for path in paths for info in path}
     if root is None:
@@ -193,17 +232,19 @@ def _from_contract(tree: dict[str, Any]) -> Picture | None:
     waiting = [(handle, 1) for handle in reversed(children.get(root, []))]
     while waiting:
         handle, depth = waiting.pop()
-        picture.append(_contract_node(info_of[handle], known.get(handle), depth))
+        picture.append(_contract_node(info_of[handle], known.get(handle), depth, windows))
         waiting += [(child, depth + 1) for child in reversed(children.get(handle, []))]
     return picture
 
 
-def _contract_node(info: list[Any], node: list[Any] | None, depth: int) -> Drawn:
+def _contract_node(
+    info: list[Any], node: list[Any] | None, depth: int, windows: list[int]
+) -> Drawn:
     _, handle, parent, start, end, _, _ = info
     facts: dict[str, str] = {}
     slots = ""
     if node is not None:
-        _, _, is_backed, is_evicted, device, _, last_hash, _, rotation = node
+        _, _, is_backed, is_evicted, device, _, last_hash, _, rotation, *others = node
         slots = describe(device) if device else ""
         candidates = {
             "host": (is_backed, "on host"),
@@ -211,6 +252,8 @@ def _contract_node(info: list[Any], node: list[Any] | None, depth: int) -> Drawn
             "hash": (bool(last_hash), f"hash {(last_hash or '')[:8]}"),
             "rotation": _optional("rotation", rotation),
         }
-        facts = {name: text for name, (is_unusual, text) in candidates.items() if is_unusual}
+        for (kind, name), value in zip(OTHERS.items(), others, strict=False):
+            facts |= _value_fact(name, value) if value or kind in windows else {}
+        facts |= {name: text for name, (is_unusual, text) in candidates.items() if is_unusual}
     label = f"units {start} to {end - 1}"
     return Drawn(handle=handle, parent=parent, depth=depth, label=label, slots=slots, facts=facts)

@@ -141,7 +141,7 @@ def test_facts_are_shown_where_they_are_unusual_or_differ() -> None:
 def test_a_divergence_in_the_final_drain_names_the_step() -> None:
     found = explained([CoreInsert([1, 2])], mutants.wrong_free_order)
     assert found.op_index is None
-    assert found.op == "the final drain, step 4 of 5: everything is evicted"
+    assert found.op == "the final drain, step 5 of 6: everything is evicted"
     assert found.call == "evict_device_leaf(node_id=0, is_write_back=False)"
     assert [op.index for op in found.ops] == [0]
     assert shown(found.sides[0].tree_before) == [(0, "root", ""), (1, "[1, 2]", "[1, 2]")]
