@@ -32,9 +32,11 @@ class SpanCalls(CoreBase):
             raise ContractError(f"[{start}, {end}) does not fit the key")
         ranges: list[tuple[int, int]] = []
         for node, node_start, matched in self._matched(packed, end):
-            first, last = max(node_start, start), min(node_start + matched, end)
-            if window.data(node).device_value is not None or first >= last:
+            node_end = node_start + matched
+            if node_end <= start or window.data(node).device_value is not None:
                 continue
+            # An empty span within a node gives an empty range, as in the reference (SWA-B1).
+            first, last = max(node_start, start), min(node_end, end)
             if ranges and ranges[-1][1] == first:
                 first = ranges.pop()[0]
             ranges.append((first, last))

@@ -260,6 +260,8 @@ def test_loaded_rows_are_published_on_the_middle_of_a_tombstone(new_tree: NewTre
     assert tree.value(3, SWA) == [7, 8]
     assert tree.core.swa_tombstone_ranges(key(tokens), 0, 6) == [(0, 2), (4, 6)]
     assert tree.core.swa_tombstone_ranges(key([*tokens, 9]), 1, 5) == [(1, 2), (4, 5)]
+    empty_spans = [tree.core.swa_tombstone_ranges(key(tokens), at, at) for at in (0, 1, 2, 3)]
+    assert empty_spans == [[], [(1, 1)], [], []]
     assert tree.core.buffer_backup_pool_keys(leaf, ["a"]) == {SWA: {PoolName.SWA: []}}
 
 
