@@ -56,11 +56,15 @@ class Family(Protocol):
 
 @dataclass(frozen=True)
 class Backend:
-    """A core that can be built in this process. `inspect` is None where a core shows nothing."""
+    """A core that can be built in this process. `inspect` is None where a core shows nothing.
+
+    `prepare_cache` gets each new cache on top of such a core; a drill of the cache spoils it there.
+    """
 
     name: str
     create: Callable[[CacheInitParams], TreeCore]
     inspect: Inspector | None = None
+    prepare_cache: Callable[[Any], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -251,7 +255,8 @@ def _plugged(name: str, entry_point: importlib.metadata.EntryPoint) -> Callable[
             plugin = plugin.variant(variant)
         if not callable(getattr(plugin, "create", None)):
             raise UnavailableBackendError(f"{name}: {entry_point.value} has no create(params)")
-        return Backend(name, plugin.create, getattr(plugin, "inspect", None))
+        inspect = getattr(plugin, "inspect", None)
+        return Backend(name, plugin.create, inspect, getattr(plugin, "prepare_cache", None))
 
     return load
 

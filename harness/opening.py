@@ -76,7 +76,8 @@ def _open_client(name: str) -> Client:
     parsed = BackendName.parse(name)
     if parsed.place() is None:
         backend: Backend = local_backend(parsed.name)
-        return LocalClient(name, LocalSide(backend.create, backend.inspect))
+        side = LocalSide(backend.create, backend.inspect, backend.prepare_cache)
+        return LocalClient(name, side)
     worker = Worker(core_command(parsed), memory_bytes_max=WORKER_BYTES_MAX)
     worker.launch()  # Importing a server takes seconds; several workers do it at once.
     return RemoteClient(name, worker)

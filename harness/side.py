@@ -113,9 +113,15 @@ class HarnessError(Exception):
 class LocalSide:
     """A side in this process."""
 
-    def __init__(self, factory: CoreFactory, inspector: Inspector | None = None) -> None:
+    def __init__(
+        self,
+        factory: CoreFactory,
+        inspector: Inspector | None = None,
+        prepare_cache: Callable[[Cache], None] | None = None,
+    ) -> None:
         self._factory = factory
         self._inspector = inspector
+        self._prepare_cache = prepare_cache
 
     def open(self, config: Config, settings: Settings) -> str | None:
         """Build a fresh side; the class of the error if the core refuses the configuration."""
@@ -134,6 +140,8 @@ class LocalSide:
         self.recorder = Recorder(self._core, settings.ordered, self.model)
         core = cast(TreeCore, self.recorder)
         self.cache = Cache(core, config, self.pools)
+        if self._prepare_cache is not None:
+            self._prepare_cache(self.cache)
         self.references = References(self._core, self.recorder.names)
         self.core_ops = CoreOps(core, self.cache, config, self.references)
         self.index = oracles.EventIndex(config) if config.events else None
@@ -531,7 +539,7 @@ def make_handlers(core_name: str) -> dict[str, Callable[[bytes], bytes]]:
     from ..backends import registry
 
     backend = registry.local_backend(core_name)
-    side = LocalSide(backend.create, backend.inspect)
+    side = LocalSide(backend.create, backend.inspect, backend.prepare_cache)
     collect_rarely()
     encode = msgspec.msgpack.encode
 

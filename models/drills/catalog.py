@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import ModuleType
+from typing import Any
 
 from treedrift.backends.contract import CacheInitParams, TreeCore
 from treedrift.backends.inspection import TreeSnapshot
@@ -59,10 +60,19 @@ class DrillCore:
         self.drill = drill
 
     def create(self, params: CacheInitParams) -> TreeCore:
-        """An empty Python core, spoilt. Raises the contract's errors."""
+        """An empty Python core, spoilt unless the drill is one of the cache.
+
+        Raises the contract's errors.
+        """
         core = PythonTreeCore(params)
-        self.drill.mutate(core)
+        if self.drill.target == "core":
+            self.drill.mutate(core)
         return core
+
+    def prepare_cache(self, cache: Any) -> None:
+        """Spoil a new cache on top of such a core, if the drill is one of the cache."""
+        if self.drill.target == "cache":
+            self.drill.mutate(cache)
 
     def inspect(self, core: TreeCore) -> TreeSnapshot:
         """The whole state of a spoilt core, as that of a sound one is shown."""

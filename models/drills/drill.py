@@ -1,27 +1,33 @@
-"""What a drill is, and the tools that spoil one core.
+"""What a drill is, and the tools that spoil one core or one cache.
 
-A drill spoils a single fresh core: attributes of that core and of its parts are replaced, never a
-class or a module, because a sound core lives in the same process and must stay sound. A drill is
-known by its name alone, so it is found again in any process.
+A drill spoils a single fresh core, or the cache on top of it: attributes of that object and of its
+parts are replaced, never a class or a module, because a sound one lives in the same process and
+must stay sound. A drill is known by its name alone, so it is found again in any process.
 Hides how a method of one object is replaced.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
+from treedrift.backends.contract import ComponentType
+from treedrift.backends.python_core.window import Window
+
 Mutation = Callable[[Any], None]
-"""Spoils a fresh `PythonTreeCore`, whose parts are private; so it is untyped here."""
+"""Spoils a fresh `PythonTreeCore` or `Cache`, whose parts are private; so it is untyped here."""
+
+Target = Literal["core", "cache"]
 
 
 class Drill(msgspec.Struct, frozen=True, kw_only=True):
-    """One semantic mutant of the Python core.
+    """One semantic mutant of the Python core, or of the cache on top of it (`target`).
 
     `about` says in a sentence what it does wrong, `rule` which rule that breaks, `stands_for` which
-    kind of slip it stands for, `case` which real bug of the list of cases, if any.
+    kind of slip it stands for, `case` which real bug of the list of cases, if any. A hunt takes its
+    cases from `profile`.
     """
 
     name: str
@@ -30,17 +36,26 @@ class Drill(msgspec.Struct, frozen=True, kw_only=True):
     stands_for: str
     mutate: Mutation
     case: str | None = None
+    profile: str = "full"
+    target: Target = "core"
 
 
 class Theme:
     """The drills of one file, in order. Called, it is the decorator that adds one."""
 
-    def __init__(self) -> None:
-        """Start empty."""
+    def __init__(self, profile: str = "full", target: Target = "core") -> None:
+        """Start empty. Drills that name no profile of their own are hunted with this one."""
         self.drills: list[Drill] = []
+        self._profile = profile
+        self._target = target
 
     def __call__(
-        self, rule: str, stands_for: str, case: str | None = None
+        self,
+        rule: str,
+        stands_for: str,
+        case: str | None = None,
+        *,
+        profile: str | None = None,
     ) -> Callable[[Mutation], Mutation]:
         """Make a function a drill: its name and its docstring are those of the drill."""
 
@@ -55,6 +70,8 @@ class Theme:
                     stands_for=stands_for,
                     mutate=mutate,
                     case=case,
+                    profile=profile or self._profile,
+                    target=self._target,
                 )
             )
             return mutate
@@ -79,6 +96,21 @@ def before(owner: Any, name: str, first: Callable[..., Any]) -> None:
     def call(*args: Any, **kwargs: Any) -> Any:
         first(*args, **kwargs)
         return method(*args, **kwargs)
+
+    setattr(owner, name, call)
+
+
+def during(owner: Any, name: str, part: Any, field: str, change: Callable[[Any], Any]) -> None:
+    """Give a field of `part` another value while a method of `owner` runs."""
+    method = getattr(owner, name)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        kept = getattr(part, field)
+        setattr(part, field, change(kept))
+        try:
+            return method(*args, **kwargs)
+        finally:
+            setattr(part, field, kept)
 
     setattr(owner, name, call)
 
@@ -138,3 +170,42 @@ def edit_actions(core: Any, edit: Callable[[list[Any]], list[Any]]) -> None:
 
     after(core, "begin_insert", then)
     after(core, "resume_insert", then)
+
+
+# --- Windows and states -------------------------------------------------------------------
+
+
+def on_windows(core: Any, spoil: Mutation) -> None:
+    """Spoil each sliding-window component of a core; nothing in a core without one."""
+    for component in core._tree.auxiliary:
+        if isinstance(component, Window):
+            spoil(component)
+
+
+def on_first_window(core: Any, spoil: Mutation) -> None:
+    """Spoil the window that takes slots over for FULL too."""
+    on_component(core, ComponentType.SWA, spoil)
+
+
+def on_states(core: Any, spoil: Mutation) -> None:
+    """Spoil the Mamba component of a core; nothing in a core without one."""
+    on_component(core, ComponentType.MAMBA, spoil)
+
+
+def on_auxiliary(core: Any, spoil: Mutation) -> None:
+    """Spoil each component of a core beside FULL."""
+    for component in core._tree.auxiliary:
+        spoil(component)
+
+
+def on_component(core: Any, component_type: ComponentType, spoil: Mutation) -> None:
+    """Spoil one component of a core; nothing in a core without it."""
+    for component in core._tree.auxiliary:
+        if component.component_type is component_type:
+            spoil(component)
+
+
+def on_recency(component: Any, **members: Any) -> None:
+    """Give the list of a component other methods, now and after every reset."""
+    override(component.recency, **members)
+    after(component, "reset", lambda _: override(component.recency, **members))

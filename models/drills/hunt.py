@@ -27,9 +27,6 @@ from ..profiles import profile_named
 from ..swarm import campaign_case
 from .drill import Drill
 
-PROFILE = "full"
-
-
 class Minimizer(Protocol):
     """What shrinks a trace: `harness.minimize.minimize`."""
 
@@ -105,7 +102,7 @@ def _search(drill: Drill, lockstep: Lockstep, seconds: float, seed: int) -> Catc
     def is_up() -> bool:
         return monotonic() - started > seconds
 
-    for number, config, ops in _cases(seed):
+    for number, config, ops in _cases(drill, seed):
         if is_up():
             break
         # A case that the time cuts short is compared as far as it came.
@@ -123,8 +120,8 @@ def _search(drill: Drill, lockstep: Lockstep, seconds: float, seed: int) -> Catc
     return catch
 
 
-def _cases(seed: int) -> Iterator[tuple[int, Config, list[AnyOp]]]:
-    profile = profile_named(PROFILE)
+def _cases(drill: Drill, seed: int) -> Iterator[tuple[int, Config, list[AnyOp]]]:
+    profile = profile_named(drill.profile)
     for number in numbered(seed):
         config, ops = campaign_case(number, profile, hostile=True)
         yield number, config, ops
@@ -137,7 +134,7 @@ def _trace(drill: Drill, config: Config, ops: list[AnyOp], number: int, found: D
         note=f"{drill.name}: {drill.about}",
         source="drills",
         seed=number,
-        profile=PROFILE,
+        profile=drill.profile,
         pair=found.pair,
         expect="diverges",
         rule=drill.rule,
