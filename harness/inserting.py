@@ -25,7 +25,7 @@ from .walking import close_auxiliary_walks, close_walks
 if TYPE_CHECKING:
     from .execute import CoreOps
 
-FULL, SWA = ComponentType.FULL, ComponentType.SWA
+FULL, SWA, AUXILIARY = ComponentType.FULL, ComponentType.SWA, ComponentType.AUXILIARY_SWA
 
 Starts = dict[ComponentType, int]
 """Where the live part of each window of an insert starts: the evicted lengths."""
@@ -116,7 +116,7 @@ class Inserts:
 
     def _live_starts(self, op: ops.CoreInsert, length: int) -> Starts:
         """For each window of the tree, from where on a fresh slot gets a peer."""
-        evicted = {SWA: op.swa_evicted, ComponentType.AUXILIARY_SWA: op.aux_evicted}
+        evicted = {SWA: op.swa_evicted, AUXILIARY: op.aux_evicted}
         raw = op.raw_evicted
         return {
             kind: self._side.whole_pages(
@@ -173,8 +173,8 @@ class Inserts:
     def _set_evicted(self, params: InsertParams, op: ops.CoreInsert) -> None:
         """Say the evicted lengths. A tree without windows reads the one of SWA too (INS-31)."""
         evicted = {SWA: self._side.whole_pages(op.swa_evicted)}
-        if ComponentType.AUXILIARY_SWA in self._side.components:
-            evicted[ComponentType.AUXILIARY_SWA] = self._side.whole_pages(op.aux_evicted)
+        if AUXILIARY in self._side.components:
+            evicted[AUXILIARY] = self._side.whole_pages(op.aux_evicted)
         if op.raw_evicted is not None and self._side.config.has_windows:
             evicted = dict.fromkeys(evicted, op.raw_evicted)
         for kind, length in evicted.items():
@@ -213,6 +213,7 @@ class Inserts:
     def _return_leftovers(self, given: Given, result: InsertResult | None) -> None:
         """Free the given slots that neither the tree took nor an action freed."""
         self._return_slots(given.fresh)
+        self._return_stray_peers(given.fresh)
         if given.state is not None:
             self._return_state(given.state, result)
 
@@ -226,6 +227,23 @@ class Inserts:
         left = [slot for slot, is_unused, is_out in pairs if is_unused and is_out]
         if left:
             self._free(torch.tensor(left, dtype=torch.int64, device=fresh.device))
+
+    def _return_stray_peers(self, fresh: torch.Tensor) -> None:
+        """Free second-window peers of slots that the tree took for the sake of the first window.
+
+        Only a caller that owns a part of a node makes them: the second window leaves out what the
+        caller owns, and the first does not (SWA-I6, SWA-I14).
+        """
+        core = self._side.references.core
+        window = self._side.cache.pools.windows.get(AUXILIARY)
+        if window is None:
+            return
+        for node in self._side.references.live():
+            for one in core.collect_path_info([node])[0]:
+                full = core.get_component_device_value(one.node_id, FULL)
+                value = core.get_component_device_value(one.node_id, AUXILIARY)
+                if full is not None and value is None:
+                    window.free_mapped_peers(full[torch.isin(full, fresh)])
 
     def _free(self, slots: torch.Tensor) -> None:
         """Free full slots, their window peers first."""

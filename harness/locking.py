@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from ..backends.contract import ComponentType, DecLockRefParams
 from . import ops
 from .config import COMPONENT_NAMES
@@ -67,19 +65,19 @@ def unlock(side: CoreOps, op: ops.Unlock) -> None:
 
 
 def _unlock_own(side: CoreOps, held: HeldLock, skip_swa: bool) -> None:
-    """Release a lock; what `skip_swa` leaves behind, although it was held, is a lock still."""
+    """Release a lock; what `skip_swa` leaves behind, although it was held, is released after it.
+
+    A receipt can be released in parts (MAM-L11), but no window may stay locked below FULL's lock
+    for long (SWA-V5).
+    """
     left = [kind for kind in (SWA, MAMBA) if held.holds(kind) and kind in side.components]
     side.core.dec_lock_ref(held.node, held.params(), skip_swa or held.is_swa_released)
     side.references.released.append(held)
     if skip_swa and side.config.has_windows and left:
-        side.references.locks.append(_part_of(side, held, left))
-
-
-def _part_of(side: CoreOps, held: HeldLock, parts: list[ComponentType]) -> HeldLock:
-    """The lock of some components alone: a receipt can be released in parts (MAM-L11)."""
-    skipped = {*held.receipt.skipped_lock_components, *side.components}.difference(parts)
-    receipt = msgspec.structs.replace(held.receipt, skipped_lock_components=tuple(sorted(skipped)))
-    return HeldLock(held.node, receipt)
+        rest = held.params()
+        skipped = {*rest.skipped_lock_components, *side.components}.difference(left)
+        rest.skipped_lock_components = tuple(sorted(skipped))
+        side.core.dec_lock_ref(held.node, rest)
 
 
 def _unlock_again(side: CoreOps, op: ops.Unlock) -> None:
