@@ -11,6 +11,9 @@ import pytest
 
 from treedrift.backends.contract import (
     AncestorError,
+    AuxiliaryWindow,
+    CacheInitParams,
+    ComponentType,
     ContractError,
     CorePoisonedError,
     InsertProtocolError,
@@ -20,6 +23,7 @@ from treedrift.backends.contract import (
     UnsupportedError,
 )
 from treedrift.backends.sglang.call import PANIC, ReleasedCall, translated
+from treedrift.backends.sglang.components import published, refuse_unplugged
 from treedrift.backends.sglang.release import REQUIRED, fields_of, lacking_methods
 
 
@@ -154,3 +158,33 @@ def test_time_in_the_released_core_adds_up() -> None:
     first = call.core_ns
     call("dec_lock_ref", 1, None)
     assert 0 < first < call.core_ns
+
+
+FULL, SWA, MAMBA = ComponentType.FULL, ComponentType.SWA, ComponentType.MAMBA
+SECOND = ComponentType.AUXILIARY_SWA
+
+
+@pytest.mark.parametrize("components", [(FULL,), (FULL, SWA), (FULL, MAMBA), (FULL, SWA, MAMBA)])
+def test_stock_trees_are_plugged_in(components: tuple[ComponentType, ...]) -> None:
+    refuse_unplugged(CacheInitParams(tree_components=components))
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"tree_components": (FULL, SWA, SECOND)}, "second window"),
+        ({"component_registry_override": {SECOND: AuxiliaryWindow(2)}}, "second window"),
+        ({"tree_components": (FULL, ComponentType.C128)}, "C128"),
+    ],
+)
+def test_other_trees_are_refused_with_the_reason(more: dict[str, Any], reason: str) -> None:
+    with pytest.raises(UnsupportedError, match=reason):
+        refuse_unplugged(CacheInitParams(**more))
+
+
+def test_server_arguments_are_published_for_states_alone() -> None:
+    with published(CacheInitParams(tree_components=(FULL, SWA))):
+        pass
+    # No SGLang is here: what a release keeps elsewhere is told by name.
+    with pytest.raises(UnsupportedError, match="runtime_context"):
+        published(CacheInitParams(tree_components=(FULL, MAMBA)))
