@@ -1,4 +1,4 @@
-"""The pass over the configuration: defaults, several at once and one by one; smaller pools.
+"""The pass over the configuration: defaults, fewer components, smaller pools, single settings.
 
 A page size can't go down alone: tokens and pools are taken down in step with it.
 """
@@ -10,9 +10,19 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..config import Config
+from ..config import TREE_ORDERS, Config, problems
 from .base import Base
-from .draft import SIZES, Candidate, Draft, changed, cost_of, replaced, simpler_numbers
+from .draft import (
+    BUFFERS,
+    SIZES,
+    Candidate,
+    Draft,
+    changed,
+    cost_of,
+    replaced,
+    simpler_numbers,
+    sizes_of,
+)
 from .keys import scaled
 
 _DEFAULTS = Config()
@@ -24,24 +34,54 @@ FLAGS = tuple(
     field for field in Config.__struct_fields__ if isinstance(getattr(_DEFAULTS, field), bool)
 )
 
+OF_WINDOWS = tuple(field for field in Config.__struct_fields__ if "window" in field)
+OF_STATES = tuple(field for field in Config.__struct_fields__ if field.startswith("state"))
+"""Settings that a tree without windows, or without states, has no use for."""
+
 
 def configuration(base: Base) -> Iterator[Candidate]:
     """Every simpler configuration that is one idea away."""
-    yield from _groups(base.draft)
-    yield from _pages(base.draft)
-    yield from _fields(base.draft)
-    yield from _sizes(base.draft)
+    for one in _all(base.draft):
+        if not problems(one.draft.config):
+            yield one
+
+
+def _all(draft: Draft) -> Iterator[Candidate]:
+    yield from _groups(draft)
+    yield from _components(draft)
+    yield from _pages(draft)
+    yield from _fields(draft)
+    yield from _sizes(draft)
 
 
 def _groups(draft: Draft) -> Iterator[Candidate]:
     """Several settings at once."""
-    sizes = {field: getattr(draft.config, field) for field in (*SIZES, "page_size")}
+    config = draft.config
+    sizes = {field: getattr(config, field) for field in (*SIZES, "page_size")}
     yield changed(draft, {}, _DEFAULTS)
-    yield changed(draft, {}, replace(_DEFAULTS, **sizes))
-    flags = dict.fromkeys(FLAGS, False)
-    yield changed(draft, {}, replace(draft.config, **flags, lora_names={}))
-    policy = {"policy": draft.config.policy, "policy_config": draft.config.policy_config}
-    yield changed(draft, {}, replace(_DEFAULTS, **sizes, **policy))
+    yield changed(draft, {}, _with_components(replace(_DEFAULTS, **sizes), _DEFAULTS.components))
+    needed = {field: getattr(config, field) for field in ("components", "window", "aux_window")}
+    yield changed(draft, {}, replace(_DEFAULTS, **sizes, **needed))
+    flags = {field: getattr(_DEFAULTS, field) for field in FLAGS}
+    yield changed(draft, {}, replace(config, **flags, lora_names={}))
+    policy = {"policy": config.policy, "policy_config": config.policy_config}
+    yield changed(draft, {}, replace(_DEFAULTS, **sizes, **policy, **needed))
+
+
+def _components(draft: Draft) -> Iterator[Candidate]:
+    """Fewer components, without the settings that only the lost ones have a use for."""
+    for names in sorted(TREE_ORDERS, key=lambda names: (len(names), names)):
+        if set(names) < set(draft.config.components):
+            yield changed(draft, {}, _with_components(draft.config, names))
+
+
+def _with_components(config: Config, names: tuple[str, ...]) -> Config:
+    lost: list[str] = []
+    lost += OF_WINDOWS if "swa" not in names else ()
+    lost += OF_STATES if "mamba" not in names else ()
+    lost += () if "aux_swa" in names else ("aux_window",)
+    plain = {field: getattr(_DEFAULTS, field) for field in lost}
+    return replace(config, components=names, **plain)
 
 
 def _pages(draft: Draft) -> Iterator[Candidate]:
@@ -57,12 +97,14 @@ def _fields(draft: Draft) -> Iterator[Candidate]:
     config = draft.config
     for field in Config.__struct_fields__:
         value, default = getattr(config, field), getattr(_DEFAULTS, field)
-        if field in SIZES or field == "page_size" or value == default:
+        if field in SIZES or field in ("page_size", "components") or value == default:
             continue
         if field == "policy":
             yield changed(draft, {}, replace(config, policy=default, policy_config={}))
         if field == "bigram":
             yield _single_tokens(draft)
+        if field == "window_ring":
+            yield changed(draft, {}, replace(config, window_ring=False, window_gates=True))
         yield changed(draft, {}, replace(config, **{field: default}))
         for simpler in _simpler(field, value):
             yield changed(draft, {}, replace(config, **{field: simpler}))
@@ -79,9 +121,13 @@ def _single_tokens(draft: Draft) -> Candidate:
 
 
 def _simpler(field: str, value: Any) -> Iterator[Any]:
-    if isinstance(value, str):
+    if field == "state_buffer":
+        yield from BUFFERS[: BUFFERS.index(value)]
+    elif isinstance(value, str):
         if value != value.lower():
             yield value.lower()
+    elif type(value) is int:
+        yield from simpler_numbers(value)
     elif isinstance(value, dict):
         for name, item in value.items():
             rest = {other: kept for other, kept in value.items() if other != name}
@@ -95,8 +141,9 @@ def _simpler(field: str, value: Any) -> Iterator[Any]:
 
 
 def _sizes(draft: Draft) -> Iterator[Candidate]:
-    for field in SIZES:
+    for field in sizes_of(draft.config):
         value = getattr(draft.config, field)
-        for smaller in dict.fromkeys((*SMALL_SIZES, value // 2, value - 1)):
-            if 0 < smaller < value:
+        halves = () if value is None else (value // 2, value - 1)
+        for smaller in dict.fromkeys((*SMALL_SIZES, *halves)):
+            if 0 < smaller < (value or draft.config.capacity):
                 yield changed(draft, {}, replace(draft.config, **{field: smaller}))

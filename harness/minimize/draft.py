@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 from hashlib import blake2b
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
 from .. import ops
-from ..config import Config
+from ..config import Config, StateBuffer
 
 KIND_RANKS = {
     "core_match": 0,
@@ -33,14 +33,34 @@ KIND_RANKS = {
     "retract": 6,
     "readmit": 6,
     "evict_for_alloc": 6,
+    "early_release": 6,
+    "window_ranges": 2,
+    "attach_window": 4,
 }
 """How simple a kind of op is: one call of the core before a step of a request's story."""
 
 USUAL_RANK = 3
 """The rank of every other kind."""
 
-SIZES = ("capacity", "rows", "row_length")
-"""Fields of a configuration that say how large the pools are: simpler when smaller."""
+SIZES = ("capacity", "rows", "row_length", "states", "window_capacity")
+"""Fields of a configuration that say how large the pools are: simpler when smaller.
+
+`window_capacity` may be None: as large as `capacity`.
+"""
+
+NUMBERS = (
+    "write_through_threshold",
+    "window",
+    "draft_window",
+    "aux_window",
+    "window_interval",
+    "state_chunk",
+    "state_cap",
+)
+"""Other numbers of a configuration."""
+
+BUFFERS: tuple[str, ...] = get_args(StateBuffer)
+"""How requests can track states, the simplest way first."""
 
 _ENCODE = msgspec.json.Encoder().encode
 _DEFAULTS = Config()
@@ -110,16 +130,28 @@ def size_of(draft: Draft) -> Size:
 
 
 def config_cost(config: Config) -> tuple[int, int, int, int]:
-    """Settings that are not at their default, page size, size of the pools, other numbers."""
-    changed = parameters = 0
+    """Settings not at their default and components, page size, sizes of pools, other numbers."""
+    changed = len(config.components) - 1
+    parameters = BUFFERS.index(config.state_buffer)
     for field in Config.__struct_fields__:
         value = getattr(config, field)
-        if field in SIZES or field == "page_size":
+        if field in SIZES or field in ("page_size", "components"):
             continue
         changed += value != getattr(_DEFAULTS, field)
         parameters += cost_of(value) if isinstance(value, dict) else 0
-    sizes = sum(getattr(config, field) for field in SIZES)
-    return changed, config.page_size, sizes, parameters + config.write_through_threshold
+    sizes = sum(getattr(config, field) or config.capacity for field in sizes_of(config))
+    return (
+        changed,
+        config.page_size,
+        sizes,
+        parameters + sum(cost_of(getattr(config, field)) for field in NUMBERS),
+    )
+
+
+def sizes_of(config: Config) -> list[str]:
+    """Those of `SIZES` that its tree has a pool for."""
+    has_pool = {"states": config.has_states, "window_capacity": config.has_windows}
+    return [field for field in SIZES if has_pool.get(field, True)]
 
 
 def cost_of(value: Any) -> int:

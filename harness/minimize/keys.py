@@ -11,11 +11,31 @@ from typing import Any
 import msgspec
 
 from .. import ops
+from ..config import Config
 from .base import Base
 from .draft import Candidate, Draft, changed, replaced
 
 MERGES_MAX = 12
 """So many smaller values are tried in place of one token value."""
+
+
+LENGTHS = (
+    "count",
+    "length",
+    "limit",
+    "owned",
+    "raw_prev",
+    "inserted_len",
+    "done",
+    "window",
+    "swa_evicted",
+    "aux_evicted",
+    "raw_evicted",
+    "branch",
+    "start",
+    "end",
+)
+"""Operands that count tokens, where they are numbers."""
 
 
 class Segment(msgspec.Struct):
@@ -115,9 +135,9 @@ def scaled(draft: Draft, ratio: int, page_size: int) -> Candidate:
     new: dict[int, ops.AnyOp] = {}
     for number, op in enumerate(draft.ops):
         operands: dict[str, Any] = {}
-        for field in ("count", "length", "limit", "owned", "raw_prev", "inserted_len", "done"):
+        for field in LENGTHS:
             value = getattr(op, field, None)
-            if value is not None and value > 1:
+            if isinstance(value, int) and value > 1:
                 operands[field] = -(-value // ratio)
         tokens = getattr(op, "tokens", [])
         if tokens:
@@ -131,8 +151,20 @@ def scaled(draft: Draft, ratio: int, page_size: int) -> Candidate:
         page_size=page_size,
         capacity=max(1, config.capacity // ratio),
         row_length=max(1, -(-config.row_length // ratio)),
+        **_scaled_windows(config, ratio),
     )
     return changed(draft, new, smaller)
+
+
+def _scaled_windows(config: Config, ratio: int) -> dict[str, int]:
+    """The settings that count tokens of windows and states, divided alike."""
+    found = {}
+    fields = ("window", "draft_window", "aux_window", "window_capacity", "state_chunk")
+    for field in fields:
+        value = getattr(config, field)
+        if value is not None and value > 1:
+            found[field] = -(-value // ratio)
+    return found
 
 
 # --- Values -------------------------------------------------------------------------------
@@ -191,4 +223,11 @@ def exchange(base: Base) -> Iterator[Candidate]:
                 yield changed(base.draft, {number: replaced(op, tokens=list(key))})
 
 
-_KEYED = (ops.Arrive, ops.Touch, ops.CoreMatch, ops.CoreInsert)
+_KEYED = (
+    ops.Arrive,
+    ops.Touch,
+    ops.CoreMatch,
+    ops.CoreInsert,
+    ops.WindowRanges,
+    ops.AttachWindow,
+)

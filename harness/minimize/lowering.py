@@ -88,11 +88,31 @@ def _simpler(op: Any) -> Iterator[ops.AnyOp]:
             yield ops.Finish(request)
         case ops.Finish(request=request):
             yield ops.Abort(request)
-        case ops.EvictForAlloc(count=count) | ops.WalkStart(count=count):
-            yield ops.Evict(count)
-        case ops.EvictLeaf() | ops.WalkNext() | ops.DropSubtree():
+        case ops.EvictForAlloc(count=count, window=window, states=states):
+            yield ops.Evict(count, window, states)
+        case ops.WalkStart(count=count, component=component):
+            yield _pressure(component, count)
+        case ops.WalkNext(component=component):
+            yield _pressure(component, 1)
+        case ops.EvictLeaf() | ops.DropSubtree():
             yield ops.Evict(1)
+        case ops.AttachWindow():
+            yield ops.CoreMatch(op.tokens, op.namespace)
+            yield ops.WindowRanges(op.tokens, op.start, op.end, op.namespace, op.component)
+        case ops.WindowRanges():
+            yield ops.CoreMatch(op.tokens, op.namespace)
+        case ops.EarlyRelease(request=request):
+            yield ops.Abort(request)
+        case ops.ReleaseWindow(lock=lock) if op.receipt == "own" and not op.force:
+            yield ops.Unlock(lock)
         case ops.Pin(node=node) if op.release is None:
             yield ops.Lock(node)
         case ops.Offload(node=node):
             yield ops.Lock(node)
+
+
+def _pressure(component: ops.ComponentName, count: int) -> ops.Evict:
+    """An eviction of as much of one component; nothing but that of FULL for another window."""
+    if component == "swa":
+        return ops.Evict(0, window=count)
+    return ops.Evict(0, states=count) if component == "mamba" else ops.Evict(count)

@@ -27,11 +27,15 @@ def drafts(candidates: Iterator[Candidate]) -> list[Draft]:
     return [candidate.draft for candidate in candidates]
 
 
-@pytest.mark.parametrize("seed", [3, 12])
+@pytest.mark.parametrize(
+    ("profile", "seed", "length"),
+    [("full", 3, 7), ("full", 12, 7), ("hybrid", 3, 7), ("windows", 4, 3)],
+)
 def test_every_candidate_of_every_pass_is_a_valid_trace_on_which_sound_cores_agree(
-    seed: int,
+    profile: str, seed: int, length: int
 ) -> None:
-    config, steps = generate_case(seed, profile_named("full"), hostile=seed % 3 == 0, length=7)
+    hostile = seed % 3 == 0
+    config, steps = generate_case(seed, profile_named(profile), hostile=hostile, length=length)
     base, lockstep = Base(Draft(config, steps)), spoilt_pair()
     for _, one in PASSES:
         for candidate in one(base):
@@ -137,6 +141,30 @@ def test_a_smaller_page_size_comes_with_a_token_a_page_and_a_smaller_pool() -> N
     steps: list[AnyOp] = [CoreInsert([1, 2, 3, 4, 5, 6, 7, 8]), ops.Evict(8)]
     wanted = Draft(
         Config(page_size=1, capacity=8, row_length=4), [CoreInsert([1, 2]), ops.Evict(2)]
+    )
+    assert wanted in drafts(configuration.configuration(Base(Draft(config, steps))))
+
+
+def test_a_tree_loses_components_together_with_their_settings() -> None:
+    config = Config(
+        components=("full", "swa", "mamba"), window=4, window_interval=2, states=3, state_cap=1
+    )
+    made = drafts(configuration.configuration(Base(Draft(config, [CoreMatch([1])]))))
+    found = {draft.config.components: draft.config for draft in reversed(made)}
+    assert found["full",] == Config()
+    shrunk = [draft.config for draft in made]
+    assert Config(components=("full", "swa"), window=4, window_interval=2) in shrunk
+    assert Config(components=("full", "mamba"), states=3, state_cap=1) in shrunk
+
+
+def test_lengths_of_windows_shrink_with_the_pages() -> None:
+    config = Config(
+        components=("full", "swa"), window=8, window_capacity=16, page_size=4, capacity=32
+    )
+    steps: list[AnyOp] = [CoreInsert([1, 2, 3, 4, 5, 6, 7, 8], swa_evicted=4), ops.Evict(0, 8)]
+    wanted = Draft(
+        Config(components=("full", "swa"), window=2, window_capacity=4, capacity=8, row_length=16),
+        [CoreInsert([1, 2], swa_evicted=1), ops.Evict(0, 2)],
     )
     assert wanted in drafts(configuration.configuration(Base(Draft(config, steps))))
 
