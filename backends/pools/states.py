@@ -101,10 +101,13 @@ class StatePool:
         """
         entries = _ENTRIES[buffer]
         taken = 1 if buffer == "lazy" else entries
-        if self.available_size() < taken + (own is None):
+        needed = taken + (own is None)
+        if self.available_size() < needed:
             return None
+        self.group_begin(needed)
         own = self._one() if own is None else own
         slots = [self._one() for _ in range(taken)] + [NO_SLOT] * (entries - taken)
+        self.group_end()
         return RequestStates(own, slots, last_track=1 if buffer == "double" else 0)
 
     def release(self, states: RequestStates, keep: int | None = None) -> None:

@@ -78,16 +78,6 @@ class WindowPool:
 
     # --- Allocation -----------------------------------------------------------------------
 
-    def can_attach(self, full: torch.Tensor) -> bool:
-        """Whether there are window slots for these full slots."""
-        if self.is_ring:
-            return True
-        if self._page_size == 1:
-            needed = full.numel()
-        else:
-            needed = int((self._open_pages(full)[1] == 0).sum()) * self._page_size
-        return needed <= self.available_size()
-
     def attach(self, full: torch.Tensor) -> bool:
         """Give each of these full slots a peer (POOL-30, POOL-31). False: short, nothing taken.
 

@@ -205,6 +205,7 @@ class Cache(Controller):
         slots = self._slots_for(row, start, end)
         if slots is None:
             return False
+        self._windows.check_row(request)
         content = request.fingerprints[start:end]
         self.pools.kv.write(slots, content)
         self._windows.write(slots, content)
@@ -288,7 +289,8 @@ class Cache(Controller):
         if self.config.components == FULL_ONLY:
             self._insert_prompt(request, values, length)
         self._move_lock(request, result, length)
-        self._windows.inserted(request, owned)
+        if branch is not None:
+            self._windows.cut(request)
         self._windows.check_path(request)
         return result
 

@@ -109,11 +109,10 @@ class WindowSide:
         if not is_finished:
             self.give_up(request, request.computed_len - (2 if self._config.is_bigram else 1))
 
-    def inserted(self, request: Request, owned: int) -> None:
-        """An insert from `owned` on is over: the tree lacks what was given up before it."""
+    def cut(self, request: Request) -> None:
+        """An insert was cut at the branch: the tree lacks what was given up before it."""
         for share in request.windows.values():
-            if share.evicted > owned:
-                share.sure = max(share.sure, share.evicted)
+            share.sure = max(share.sure, share.evicted)
 
     def distrust(self, request: Request) -> None:
         """The request's lock has let go of the first window: others may take it from the tree."""
@@ -124,7 +123,7 @@ class WindowSide:
     # --- Content --------------------------------------------------------------------------
 
     def check_row(self, request: Request) -> None:
-        """Every window must hold what the request still has of it."""
+        """Every window must hold what the request still has of it, and what it reads next."""
         for component in self._widths:
             self._check_peers(request, component, request.computed_len)
 
@@ -167,8 +166,8 @@ class WindowSide:
     def _check_peers(self, request: Request, component: ComponentType, end: int) -> None:
         """The request's window of positions before `end`: the tree's part, then its own."""
         window = self._windows[component]
-        protected = request.protected_len
-        own = max(request.windows[component].evicted, protected)
+        protected, needed = request.protected_len, end - self._widths[component] + 1
+        own = max(min(request.windows[component].evicted, needed), protected)
         spans = [(self._first_sure(request, component), min(protected, end)), (own, end)]
         for start, stop in spans:
             if start >= stop:

@@ -402,8 +402,18 @@ def test_a_lost_boundary_unlocks_the_window_of_another(windowed: Build) -> None:
     side.check()
 
 
-def test_every_component_is_drained(windowed: Build) -> None:
+def test_every_component_is_drained_in_tree_order(windowed: Build) -> None:
     side = windowed()
     slots = side.cache.allocate(3)
     side.cache.drain(EvictionResult(device_frees={SWA: [slots[:2]], FULL: [slots[:2]]}))
-    assert side.journal[-2:] == [("swa:free", [1, 2]), ("free", [1, 2])]
+    assert side.journal[-2:] == [("free", [1, 2]), ("swa:free", [1, 2])]
+
+
+def test_a_window_that_was_given_up_too_early_is_noticed(windowed: Build) -> None:
+    side = windowed(window=3)
+    request = arrive(side, *range(1, 6))
+    side.cache.prefill(request, checkpoint=False)
+    side.pools.windows[SWA].free_peers(request.slots[:4])
+    request.windows[SWA].evicted = 4
+    side.cache.decode(request, array("q", [6]))
+    assert [found.oracle for found in side.cache.findings] == ["window_content"]
