@@ -74,6 +74,11 @@ class KeyLayout:
 
         Raises what `pack` raises for bad tokens or a bad limit.
         """
+        count = self.token_count(key)
+        return max(0, count - 1) if self.is_bigram else count
+
+    def token_count(self, key: RadixKey) -> int:
+        """How many raw tokens the caller's key has within its limit."""
         tokens = key.token_ids
         if not isinstance(tokens, array) or tokens.typecode != "q":
             raise ContractError("a key's token_ids must be an array('q')")
@@ -83,7 +88,7 @@ class KeyLayout:
             if limit < 0:
                 raise InvalidArgumentError(f"a key's limit must not be negative, got {limit}")
             count = min(count, limit)
-        return max(0, count - 1) if self.is_bigram else count
+        return count
 
     def _packed(self, tokens: array[int], length: int) -> bytes:
         if length == 0:

@@ -28,7 +28,8 @@ class SpanCalls(CoreBase):
         `ContractError` for a span that does not fit the key or a component that is no window here.
         """
         window, packed = self._look_up(key, start, end, component_type)
-        if end > self._tree.layout.units(key):
+        # Raw tokens, also where the tree counts pairs: the reference checks no more (SWA-X7).
+        if end > self._tree.layout.token_count(key):
             raise ContractError(f"[{start}, {end}) does not fit the key")
         ranges: list[tuple[int, int]] = []
         for node, node_start, matched in self._matched(packed, end):

@@ -307,3 +307,9 @@ def test_a_state_goes_with_the_window_that_it_needs(new_tree: NewTree) -> None:
     ]
     assert tree.steps(MAMBA, 1) == [3]
     assert (tree.sizes(SWA), tree.sizes(MAMBA), tree.sizes()) == ((0, 0), (0, 0), (4, 0))
+
+
+def test_a_span_of_pairs_is_checked_against_the_raw_tokens(new_tree: NewTree) -> None:
+    tree = window_tree(new_tree, 2, is_eagle=True)
+    tree.insert([1, 2, 3], component_evicted_seqlens={SWA: 2})
+    assert tree.core.swa_tombstone_ranges(key([1, 2, 3]), 0, 3) == [(0, 2)]
