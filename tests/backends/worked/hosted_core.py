@@ -1,7 +1,8 @@
 """What a worker runs so that a test can talk to a core that lives in another interpreter.
 
-`make_handlers` answers `build` with the properties of a fresh core, and `call` with the outcome of
-one call: what it returned or raised, and its arguments, because a core may append to them.
+`make_handlers` answers `build` with the number of a fresh core, and `call` with the outcome of one
+call: what it returned or raised, and its arguments, because a core may append to them. `assign`
+sets an attribute.
 """
 
 from __future__ import annotations
