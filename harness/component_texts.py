@@ -84,5 +84,14 @@ COMPONENT_TEXTS = {
     "SWA-V3": "A window's sizes are those of its nodes, counted anew.",
     "SWA-V10": "A locked window is never evicted.",
     "SWA-V13": "A node's full slots map to its window slots, and to nothing where it has none.",
+    "SWA-X3": (
+        "Whether a branch was reached is told of the key as given by one released core, of its "
+        "whole pages by the other."
+    ),
+    "SWA-X4": (
+        "The hit of a new leaf that its window splits is measured after the split by one released "
+        "core, by the key by the other."
+    ),
+    "SWA-X7": "Of an empty or impossible span the released cores tell different things.",
 }
 """By number."""

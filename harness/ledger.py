@@ -53,6 +53,16 @@ class Entry(msgspec.Struct, kw_only=True, frozen=True):
             plain = mirrored(plain)
         return any(_matches(pattern, plain) for pattern in self.known.signatures)
 
+    def fits(self, trace: Trace | None) -> bool:
+        """Whether a trace has what the entry needs: ops, components, and one of its policies."""
+        known = self.known
+        if trace is None:
+            return not (known.needs or known.components or known.policies)
+        config = trace.header.config
+        has_all = set(known.needs) <= set(map(kind_of, trace.ops))
+        has_all &= set(known.components) <= set(config.components)
+        return has_all and (not known.policies or config.policy in known.policies)
+
     def side(self, pair: Pair) -> int | None:
         """Which side of a pair is the core at one of the releases; None unless it is just one."""
         sides = [
@@ -88,12 +98,10 @@ class Ledger(msgspec.Struct):
         """The entry that explains a divergence of a pair; None if it is new.
 
         `trace` is the divergence's own, as far shrunk as it is; without one, entries that need
-        ops explain nothing.
+        anything of it explain nothing.
         """
-        kinds = None if trace is None else set(map(kind_of, trace.ops))
         for entry in self.entries:
-            has_all = set(entry.known.needs) <= (kinds or set())
-            if has_all and entry.explains(pair, signature):
+            if entry.fits(trace) and entry.explains(pair, signature):
                 return entry
         return None
 
@@ -159,6 +167,8 @@ def entry_from(trace: Trace, file: str) -> Entry:
     _check_pair(entry, file)
     _check_patterns(entry, file)
     _check_needs(known.needs, trace, file)
+    if not entry.fits(trace):
+        raise _bad(file, "known", "the trace has not what it needs", "compare its configuration")
     return entry
 
 

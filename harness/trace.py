@@ -69,14 +69,17 @@ class Known(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defau
 
     It explains a divergence of a pair in which one side is `core` at one of `releases` and the
     other is not, if the signature matches one of `signatures` and the shrunk trace holds an op of
-    every kind in `needs`. `*` stands for anything, in releases too; a core without a release has
-    that alone. Sides in signatures are named without their releases.
+    every kind in `needs`, its tree every one of `components` and, if there are any, one of
+    `policies`. `*` stands for anything, in releases too; a core without a release has that alone.
+    Sides in signatures are named without their releases.
     """
 
     core: str
     releases: list[str]
     signatures: list[str]
     needs: list[str] = []
+    components: list[str] = []
+    policies: list[str] = []
 
 
 class Header(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -16,7 +16,23 @@ SIZES = {
     "has_ongoing_insert": "whether an insert is going on",
     "free": "the number of free slots",
     "requests": "the number of requests",
+    **{
+        f"{component}_{size}": f"{text} of {name}"
+        for component, name in (
+            ("swa", "the window"),
+            ("aux_swa", "the second window"),
+            ("mamba", "the states"),
+        )
+        for size, text in (
+            ("evictable", "the evictable size"),
+            ("protected", "the protected size"),
+            ("free", "the number of free slots"),
+        )
+    },
 }
+
+COMPONENTS = {"swa": "the window", "auxiliary_swa": "the second window", "mamba": "the states"}
+"""Components as places name them, in words."""
 
 
 def plural(count: int, noun: str) -> str:
@@ -102,9 +118,10 @@ def _refused(divergence: Divergence) -> str:
 
 
 def _difference(where: str) -> str:
-    call = re.fullmatch(r"calls\[\d+\]\.(\w+)(?:\.(.*))?", where)
+    call = re.fullmatch(r"calls\[\d+\]\.(\w+)(?:\((\w+)\))?(?:\.(.*))?", where)
     if call is not None:
-        return _in_call(call[1], call[2] or "")
+        about = f" for {COMPONENTS.get(call[2], call[2])}" if call[2] else ""
+        return _in_call(f"{call[1]}{about}", call[3] or "")
     extra = re.fullmatch(r"calls\.(\w+)", where)
     if extra is not None:
         return f"one side calls {extra[1]} once more"

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.harness import mutants
@@ -72,6 +73,16 @@ def test_an_entry_explains_only_traces_with_the_ops_that_it_needs(known: Ledger)
     assert known.judge(MIXED, HASHES, None) is None
 
 
+def test_an_entry_explains_only_trees_with_its_components_and_policies(known: Ledger) -> None:
+    signature = "difference:evict:calls[].evict_device_next_node.result.node_id"
+    windows = Config(components=("full", "swa", "mamba"), window=4, policy="slru")
+    fitting = new_trace(windows, [CoreInsert([1])])
+    assert name_of(known.judge(MIXED, signature, fitting)) == "swa-x4-hits-choose-the-victim"
+    for other in (Config(policy="slru"), msgspec.structs.replace(windows, policy="lru")):
+        assert known.judge(MIXED, signature, new_trace(other, [CoreInsert([1])])) is None
+    assert known.judge(MIXED, signature, None) is None
+
+
 def test_events_of_stores_and_of_removals_are_two_differences(known: Ledger) -> None:
     grouping = "difference:drain:calls[].take_events.grouping"
     names = [
@@ -106,7 +117,7 @@ def test_every_known_difference_shows_on_the_released_cores(known: Ledger) -> No
     try:
         applicable = known.applicable(RELEASED)
         assert applicable == known.entries
-        assert [ledgers.check(entry, lockstep, RELEASED) for entry in applicable] == [True] * 4
+        assert all(ledgers.check(entry, lockstep, RELEASED) for entry in applicable)
     finally:
         lockstep.close()
 
@@ -180,6 +191,8 @@ def test_a_folder_that_is_not_there_is_an_empty_ledger(tmp_path: Path) -> None:
         ({"facts": {"signatures": ["oracle:x"]}}, "known.signatures", "none is that of the trace"),
         ({"facts": {"needs": ["evct"]}}, "known.needs", "unknown op 'evct'"),
         ({"facts": {"needs": ["evict"]}}, "known.needs", "the trace has no 'evict'"),
+        ({"facts": {"components": ["swa"]}}, "known", "the trace has not what it needs"),
+        ({"facts": {"policies": ["lfu"]}}, "known", "the trace has not what it needs"),
     ],
 )
 def test_an_entry_that_says_too_little_is_refused(

@@ -323,7 +323,12 @@ def test_what_both_sides_do_is_told_of_both(kind: str, where: str, said: str) ->
         ("calls[1].evict.params.num_tokens", "is called with another params.num_tokens"),
         ("calls[1].method", "the sides call different methods"),
         ("calls.begin_insert", "one side calls begin_insert once more"),
+        (
+            "calls[0].swa_tombstone_ranges(swa).result.length",
+            "swa_tombstone_ranges for the window answers more or fewer items",
+        ),
         ("sizes.evictable", "the evictable size differs afterwards"),
+        ("sizes.mamba_free", "the number of free slots of the states differs afterwards"),
         ("tree.node.is_backuped", "the trees differ afterwards: node.is_backuped"),
         ("outcome", "the op ends in another way"),
         ("snapshot.nodes[3].hit_count", "the cores differ inside afterwards: nodes[].hit_count"),
