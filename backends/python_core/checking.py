@@ -89,13 +89,18 @@ def _child_violations(node: Node) -> Iterator[str]:
 
 
 def _component_violations(component: Component, nodes: Iterable[Node]) -> Iterator[str]:
-    """Counts, lengths and ledgers of one component (CHK-8, CHK-18, SWA-D2, MAM-D2)."""
+    """Counts, boundaries, lengths and ledgers of one component (CHK-8, CHK-18, SWA-V11)."""
     name = component.component_type.name
     evictable = protected = 0
+    boundaries: set[int] = set()
     for node in nodes:
         data = component.data(node)
         if data.lock_ref < 0 or data.host_lock_ref < 0:
             yield f"node {node.id} has a negative lock count of {name}"
+        marks = {mark for mark in (data.lock_uuid, data.host_lock_uuid) if mark is not None}
+        if marks & boundaries:
+            yield f"node {node.id} repeats a boundary of {name}"
+        boundaries |= marks
         if data.device_value is None:
             continue
         length = len(data.device_value)
