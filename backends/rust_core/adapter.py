@@ -49,7 +49,6 @@ from .answers import (
     RustKvEvents,
     action,
     freed_by_component,
-    freed_tokens,
     offload,
     split_action,
 )
@@ -269,13 +268,13 @@ class RustTreeCore(DeviceTierOnly):
 
     def dec_swa_lock_only(self, node_id: NodeId, params: DecLockRefParams) -> DecSwaLockOnlyResult:
         freed = self._native.dec_swa_lock_only(node_id, params)
-        return DecSwaLockOnlyResult(device_frees=freed_by_component(freed))
+        return DecSwaLockOnlyResult(device_frees=freed_by_component(freed, {}))
 
     def dec_window_lock_only(
         self, node_id: NodeId, component_type: ComponentType, params: DecLockRefParams
     ) -> DecSwaLockOnlyResult:
         freed = self._native.dec_window_lock_only(node_id, component_type, params)
-        return DecSwaLockOnlyResult(device_frees=freed_by_component(freed))
+        return DecSwaLockOnlyResult(device_frees=freed_by_component(freed, {}))
 
     def inc_host_lock_ref(self, node_id: NodeId) -> IncLockRefResult:
         marks = self._native.inc_host_lock_ref(node_id)
@@ -303,22 +302,18 @@ class RustTreeCore(DeviceTierOnly):
         node, freed = self._native.evict_device_next_node(component_type, tracker)
         if not freed:
             return EvictDeviceNextNodeResult(node_id=node, made_progress=node is not None)
-        return EvictDeviceNextNodeResult(
-            node_id=node,
-            made_progress=True,
-            device_frees=freed_by_component(freed),
-            tracker=freed_tokens(freed, ()),
-        )
+        counts: dict[ComponentType, int] = {}
+        frees = freed_by_component(freed, counts)
+        return EvictDeviceNextNodeResult(made_progress=True, device_frees=frees, tracker=counts)
 
     def evict_device_leaf(self, node_id: NodeId, is_write_back: bool) -> EvictDeviceLeafResult:
         freed = self._native.evict_device_leaf(node_id, is_write_back)
         if freed is None:
             return EvictDeviceLeafResult(backup_kv=BackupKV([node_id]))
-        tracker = freed_tokens(freed, self._components)
+        tracker = dict.fromkeys(self._components, 0)  # Zeros are told as well (EVD-22).
+        frees = freed_by_component(freed, tracker)
         return EvictDeviceLeafResult(
-            device_frees=freed_by_component(freed),
-            tracker=tracker,
-            unbacked_tokens=tracker[_FULL],
+            device_frees=frees, tracker=tracker, unbacked_tokens=tracker[_FULL]
         )
 
     def evict_device_end(self, component_type: ComponentType) -> None:
@@ -328,11 +323,9 @@ class RustTreeCore(DeviceTierOnly):
         freed = self._native.drop_subtree_no_host(node_id)
         if freed is None:
             return DropSubtreeNoHostResult()
-        return DropSubtreeNoHostResult(
-            device_frees=freed_by_component(freed),
-            tracker=freed_tokens(freed, self._components),
-            is_dropped=True,
-        )
+        tracker = dict.fromkeys(self._components, 0)
+        frees = freed_by_component(freed, tracker)
+        return DropSubtreeNoHostResult(device_frees=frees, tracker=tracker, is_dropped=True)
 
     def evict_excess_path_states(
         self,

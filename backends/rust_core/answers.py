@@ -46,33 +46,29 @@ POOLS = {
 
 WINDOWS = (ComponentType.SWA, ComponentType.AUXILIARY_SWA)
 
+_TYPES = tuple(ComponentType)  # By number; a call of the class takes three times as long.
+
 NativeFrees = list[tuple[int, torch.Tensor]]
 """What a call freed, with the number of the component."""
 
 
-def freed_by_component(freed: NativeFrees) -> Frees:
-    """The freed tensors of each component in order."""
+def freed_by_component(freed: NativeFrees, tracker: dict[ComponentType, int]) -> Frees:
+    """The freed tensors of each component in order; counts them in `tracker`."""
     frees: Frees = {}
     for number, tensor in freed:
-        frees.setdefault(ComponentType(number), []).append(tensor)
-    return frees
-
-
-def freed_tokens(
-    freed: NativeFrees, components: tuple[ComponentType, ...]
-) -> dict[ComponentType, int]:
-    """How much of each component was freed, with an entry for all of `components` (EVD-22)."""
-    tracker = dict.fromkeys(components, 0)
-    for number, tensor in freed:
-        component = ComponentType(number)
+        component = _TYPES[number]
+        if component in frees:
+            frees[component].append(tensor)
+        else:
+            frees[component] = [tensor]
         tracker[component] = tracker.get(component, 0) + tensor.numel()
-    return tracker
+    return frees
 
 
 def offload(number: int, slots: torch.Tensor, keys: list[str], is_tail: bool) -> PoolTransfer:
     """One component's part of an offload (LNK-3)."""
     policy = PoolHitPolicy.TRAILING_PAGES if is_tail else PoolHitPolicy.ALL_PAGES
-    return PoolTransfer(POOLS[ComponentType(number)], None, slots, keys, policy)
+    return PoolTransfer(POOLS[_TYPES[number]], None, slots, keys, policy)
 
 
 def split_action(raw: tuple[NodeId | None, NodeId, NodeId]) -> UpdatePendingBackupOnNodeSplit:
@@ -83,23 +79,23 @@ def split_action(raw: tuple[NodeId | None, NodeId, NodeId]) -> UpdatePendingBack
 
 def action(raw: Any, value: torch.Tensor | None) -> CacheAction:
     """The contract's action for a native one; the request's slots are cut from its value."""
-    kind, *fields = raw
+    kind = raw[0]
     if kind in (_FREE, _FREE_FULL_ONLY):
-        indices = [_part(value, *fields)]
+        indices = [_part(value, raw[1], raw[2])]
         return FreeDeviceKV(indices) if kind == _FREE else FreeDeviceKVFullOnly(indices)
     if kind == _BACKUP:
-        return BackupKV(fields[0])
+        return BackupKV(raw[1])
     if kind == _SPLIT:
-        return split_action(fields[0])
+        return split_action(raw[1])
     if kind == _FREE_REPLACED:
-        return FreeDeviceKVFullOnly(fields)
+        return FreeDeviceKVFullOnly([raw[1]])
     if kind == _EVICT_EXCESS_STATES:
-        return MambaEvictExcessPathStates(fields[0])
-    return _window_action(kind, ComponentType(fields[0]), fields[1:], value)
+        return MambaEvictExcessPathStates(raw[1])
+    return _window_action(kind, _TYPES[raw[1]], raw[2:], value)
 
 
 def _window_action(
-    kind: int, component: ComponentType, fields: list[Any], value: torch.Tensor | None
+    kind: int, component: ComponentType, fields: tuple[Any, ...], value: torch.Tensor | None
 ) -> CacheAction:
     if kind == _REBUILD:
         node_id, source = fields

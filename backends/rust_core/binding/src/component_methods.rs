@@ -117,13 +117,13 @@ impl NativeTreeCore {
         )
     }
 
-    /// `(leaf to evict | None, what went from an internal node)`.
+    /// `(leaf to evict | None, what went from an internal node | None)`.
     fn evict_device_next_node<'py>(
         &self,
         py: Python<'py>,
         component: Component,
         tracker: PerComponent<u64>,
-    ) -> PyResult<(Option<u64>, FreedList<'py>)> {
+    ) -> PyResult<(Option<u64>, Option<FreedList<'py>>)> {
         let evicted = tracker.get(component.0).unwrap_or(0);
         let (node, freed) = self.attempt(py, |any| {
             with_tree!(any, tree => {
@@ -131,7 +131,8 @@ impl NativeTreeCore {
                 Ok((step.node, any_freed(step.freed)))
             })
         })?;
-        Ok((node, self.freed(py, freed)?))
+        let freed = (!freed.is_empty()).then(|| self.freed(py, freed));
+        Ok((node, freed.transpose()?))
     }
 
     fn evict_device_end(&self, py: Python<'_>, component: Component) -> PyResult<()> {

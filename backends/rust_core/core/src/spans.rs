@@ -32,10 +32,12 @@ impl<V: Indices> Tree<V> {
         }
         let mut found: Vec<(usize, usize)> = Vec::new();
         for visited in self.visit(&key, end) {
-            let (from, to) = (visited.start.max(start), visited.end.min(end));
-            if from >= to || self.nodes[visited.node].data[index].device.is_some() {
+            let has_value = self.nodes[visited.node].data[index].device.is_some();
+            if has_value || visited.end <= start {
                 continue;
             }
+            // An empty span inside a tombstone is answered with itself, as the released core does.
+            let (from, to) = (visited.start.max(start), visited.end.min(end));
             match found.last_mut().filter(|last| last.1 == from) {
                 Some(last) => last.1 = to,
                 None => found.push((from, to)),
