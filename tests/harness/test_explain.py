@@ -120,6 +120,39 @@ def test_what_a_look_shows_is_told_of_the_node_that_differs() -> None:
     assert all(left[label] != right[label] for label in left)
 
 
+def short_device_match(core: Any) -> None:
+    """A match on the device alone tells one unit too little."""
+    match = core.match_full_device_prefix
+    core.match_full_device_prefix = lambda key: (match(key)[0] - 1, *match(key)[1:])
+
+
+HYBRID = Config(components=("full", "swa", "mamba"), window=2)
+WINDOWS = [
+    CoreInsert([1, 2, 3], swa_evicted=1),
+    CoreInsert([1, 2, 3, 4, 5], swa_evicted=1),
+    Lock("live:1"),
+    CoreMatch([1, 2, 3], device_only=True),
+]
+
+
+@pytest.mark.parametrize("inspect", [True, False])
+def test_a_tree_shows_windows_and_states_and_where_a_window_is_gone(inspect: bool) -> None:
+    settings = Settings(tree_every=1, inspect=inspect)
+    found = explained(WINDOWS, short_device_match, config=HYBRID, settings=settings)
+    assert found.rule == "PATH-2"
+    shown_facts = {
+        node.slots: {fact for fact in node.facts if not fact.startswith("hits")}
+        for node in found.sides[0].tree_after or []
+    }
+    locks = [{"locked 1"}, {"window locked 1", "state locked 1"}] if inspect else [set(), set()]
+    assert shown_facts == {
+        "": set(),
+        "[1]": {"no window"} | locks[0],
+        "[2, 3]": {"window [1, 2]", "state 1"} | locks[0],
+        "[7, 8]": {"window [5, 6]", "state 2"} | locks[0] | locks[1],
+    }
+
+
 def test_the_root_is_concerned_only_if_no_other_node_is() -> None:
     steps = [CoreInsert([1, 2]), CoreMatch([1])]
     found = explained(steps, DRILLS["partial-match-refused"].mutate)
