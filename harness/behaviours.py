@@ -16,6 +16,8 @@ def _match(counts: Counts, result: Any, is_new: Callable[[Any], bool]) -> None:
     counts["match.hit" if result.device_prefix_len else "match.miss"] += 1
     if result.last_visited_node_id is not None and is_new(result.last_visited_node_id):
         counts["match.split"] += 1
+    if result.swa_branching_seqlen is not None or result.mamba_branching_seqlen is not None:
+        counts["match.branching"] += 1
 
 
 def _insert(counts: Counts, step: Any, is_new: Callable[[Any], bool]) -> None:
@@ -25,6 +27,8 @@ def _insert(counts: Counts, step: Any, is_new: Callable[[Any], bool]) -> None:
         counts["insert.suspended"] += 1
     elif step.result.rotation_tail_declined:
         counts["insert.declined"] += 1
+    elif step.result.mamba_exist:
+        counts["insert.state_was_there"] += 1
     elif step.result.prefix_len:
         counts["insert.overlap"] += 1
     else:
@@ -36,7 +40,10 @@ def _evict_leaf(counts: Counts, result: Any, is_new: Callable[[Any], bool]) -> N
 
 
 def _next_node(counts: Counts, result: Any, is_new: Callable[[Any], bool]) -> None:
-    counts["evict.offered" if result.node_id is not None else "evict.exhausted"] += 1
+    if result.node_id is not None:
+        counts["evict.offered"] += 1
+    else:
+        counts["evict.internal" if result.made_progress else "evict.exhausted"] += 1
 
 
 def _drop(counts: Counts, result: Any, is_new: Callable[[Any], bool]) -> None:
@@ -45,6 +52,14 @@ def _drop(counts: Counts, result: Any, is_new: Callable[[Any], bool]) -> None:
 
 def _lock(counts: Counts, result: Any, is_new: Callable[[Any], bool]) -> None:
     counts["lock.moved" if result.delta else "lock.nothing_moved"] += 1
+
+
+def _release_window(counts: Counts, result: Any, is_new: Callable[[Any], bool]) -> None:
+    counts["lock.window_released"] += 1
+
+
+def _attach(counts: Counts, actions: Any, is_new: Callable[[Any], bool]) -> None:
+    counts["window.attached"] += 1
 
 
 def _events(counts: Counts, events: Any, is_new: Callable[[Any], bool]) -> None:
@@ -60,6 +75,8 @@ WATCHED: dict[str, Callable[[Counts, Any, Callable[[Any], bool]], None]] = {
     "evict_device_next_node": _next_node,
     "drop_subtree_no_host": _drop,
     "inc_lock_ref": _lock,
+    "dec_swa_lock_only": _release_window,
+    "attach_swa_window": _attach,
     "take_events": _events,
 }
 """Methods whose results are counted as behaviours."""

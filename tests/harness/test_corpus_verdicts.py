@@ -209,7 +209,7 @@ def test_a_configuration_that_both_cores_refuse_is_not_supported() -> None:
     windows = new_trace(Config(components=("full", "swa")), STEPS)
     found = judged(windows)
     assert seen(found) == ("UNSUPPORTED", True)
-    assert "UnsupportedError" in found.detail
+    assert "InvalidArgumentError" in found.detail
     assert found.runs == 1
 
 
