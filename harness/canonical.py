@@ -228,7 +228,8 @@ def field_encoder(name: str) -> Encoder:
 def _receipts(names: Names, item: Any) -> Plain:
     if item == {}:  # As nearly always, and sorting nothing takes a while too.
         return []
-    return sorted([int(kind), names.receipt(item[kind])] for kind in item)
+    # Numbered in component order: that of the mapping is arbitrary in Rust cores (BND-41).
+    return [[int(kind), names.receipt(item[kind])] for kind in sorted(item)]
 
 
 def _struct_encoder(kind: type[msgspec.Struct], inner: Encoder = value) -> Encoder:

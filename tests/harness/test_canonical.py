@@ -68,6 +68,13 @@ def test_asking_for_a_handle_numbers_nothing() -> None:
     assert names.asked(6) == 0
 
 
+def test_receipts_are_numbered_in_component_order() -> None:
+    marks = {ComponentType.FULL: 2 * 10**14, ComponentType.SWA: 10**14}
+    turned = dict(reversed(marks.items()))
+    one, other = (IncLockRefResult(component_host_lock_uuids=ids) for ids in (marks, turned))
+    assert plain(one) == plain(other)
+
+
 def test_receipts_are_renamed_apart_from_handles() -> None:
     names = Names()
     names.handle(1)
