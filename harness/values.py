@@ -109,7 +109,9 @@ def attach_window(side: CoreOps, op: ops.AttachWindow) -> None:
             _attach_as_it_is(side, op, key, component)
         return
     start, end = map(side.whole_pages, _clipped(op.start, op.end, length))
-    ranges = side.core.swa_tombstone_ranges(key, start, end, component)
+    found = side.core.swa_tombstone_ranges(key, start, end, component)
+    # An empty one would leave a released Python core a node without tokens (SWA-B1, SWA-X6).
+    ranges = [(first, last) for first, last in found if first < last]
     if ranges:
         first, last = ranges[op.range % len(ranges)]
         with _fresh_peers(side, window, _path_slots(side, key)[first:last]) as peers:
