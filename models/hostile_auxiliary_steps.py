@@ -72,14 +72,17 @@ def without_full(case: Case) -> None:
     """A window is locked over tokens that are not, and given up: it goes at once (SWA-L14)."""
     if "aux_swa" in case.windows:
         return  # Full must not change below the second window.
-    chance, out = case.chance, case.ops
-    out.append(ops.Lock(chance.pick(LIVE), ["full"]))
-    if chance.flip(0.3):
-        core.match(case)
-    out.append(ops.ReleaseWindow(max(case.locks - chance.below(2), 0)))
-    case.locks += 1
-    if chance.flip(0.6):
-        core.unlock(case)
+    newest = -1
+    # A lock of the state would keep the node, too.
+    skip: list[ops.ComponentName] = ["full", "mamba"]
+    for _ in range(case.chance.between(1, 2)):
+        case.ops += (
+            ops.CoreInsert(case.keys.base() + case.keys.some(case.page + 1), case.namespace()),
+            ops.Lock(f"live:{newest}" if case.chance.flip(0.7) else case.node(), skip),
+        )
+        if case.chance.flip(0.2):
+            core.match(case)
+        case.ops += (ops.ReleaseWindow(newest), ops.Unlock(newest))
 
 
 def lengths(case: Case) -> None:

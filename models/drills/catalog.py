@@ -12,6 +12,7 @@ from treedrift.backends.python_core.inspection import inspect_tree
 from treedrift.backends.registry import Family, Plugin
 
 from . import (
+    auxiliary,
     events,
     hashes,
     inserts,
@@ -22,9 +23,14 @@ from . import (
     reading,
     recency,
     refusals,
+    requests,
     sizes,
     splits,
+    states,
     walks,
+    window_inserts,
+    window_locks,
+    windows,
 )
 from .drill import Drill
 
@@ -42,6 +48,12 @@ THEMES: tuple[ModuleType, ...] = (
     linker,
     reading,
     refusals,
+    windows,
+    window_inserts,
+    window_locks,
+    states,
+    auxiliary,
+    requests,
 )
 """The files of drills, in the order in which they are listed."""
 

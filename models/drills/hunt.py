@@ -27,6 +27,7 @@ from ..profiles import profile_named
 from ..swarm import campaign_case
 from .drill import Drill
 
+
 class Minimizer(Protocol):
     """What shrinks a trace: `harness.minimize.minimize`."""
 

@@ -28,58 +28,6 @@ CASES_MAX = 100
 """Cases per profile at most; the search ends when nothing is missing any more."""
 
 UNDRIVEN_FOR = {
-    "there is one component yet": """
-        CacheInitParams.tree_components
-        adjust_component_size(component_type)
-        component_has_host_value_only(component_type)
-        drive_host_eviction(component_type)
-        evict_device_end(component_type)
-        evict_device_next_node(component_type)
-        evict_device_start(component_type)
-        get_component_device_value(component_type)
-        set_component_device_value
-        FreeComponentDeviceSlot
-    """,
-    "there is no sliding window yet": """
-        CacheInitParams.draft_swa_window
-        CacheInitParams.sliding_window_size
-        CacheInitParams.swa_gates_prefix_match
-        DecLockRefParams.component_lock_uuids
-        DecSwaLockOnlyResult
-        EvictDeviceNextNodeResult.cache_actions
-        EvictDeviceNextNodeResult.device_frees
-        EvictDeviceNextNodeResult.swa_backup_node_id
-        EvictDeviceNextNodeResult.swa_backup_num_tokens
-        EvictDeviceNextNodeResult.tracker
-        IncLockRefResult.component_lock_uuids
-        InsertParams.swa_branching_seqlen
-        InsertResult.swa_branch_inserted
-        MatchResult.swa_branching_seqlen
-        MatchResult.swa_host_hit_length
-        RebuildFullToSWAMapping
-        RecoverEvictedSWA
-        RecoverSWAWithLockedFull
-        SWARebuild
-        attach_swa_window
-        dec_swa_lock_only
-        dec_window_lock_only
-        finish_swa_state_eviction
-        swa_tombstone_ranges
-    """,
-    "there are no Mamba states yet": """
-        CacheInitParams.enable_mamba_extra_buffer
-        CacheInitParams.mamba_cache_chunk_size
-        CacheInitParams.mamba_max_states_per_path
-        EvictDeviceNextNodeResult.mamba_backup_node_id
-        InsertParams.mamba_keep_idx
-        InsertParams.mamba_value
-        MambaEvictExcessPathStates
-        MatchPrefixParams.cow_mamba
-        MatchResult.mamba_branching_seqlen
-        MatchResult.mamba_host_hit_length
-        evict_excess_path_states
-        finish_mamba_state_eviction
-    """,
     "there is no host tier yet": """
         BlockRemoved.medium
         BlockStored.medium
@@ -87,21 +35,25 @@ UNDRIVEN_FOR = {
         DriveHostEvictionResult.cache_actions
         DriveHostEvictionResult.device_frees
         DriveHostEvictionResult.host_frees
-        DriveHostEvictionResult.tracker
         DropSubtreeNoHostResult.cache_actions
         DropSubtreeNoHostResult.host_frees
         EvictDeviceLeafResult.cache_actions
         EvictDeviceLeafResult.host_frees
         EvictDeviceNextNodeResult.host_frees
+        EvictDeviceNextNodeResult.mamba_backup_node_id
+        EvictDeviceNextNodeResult.swa_backup_node_id
+        EvictDeviceNextNodeResult.swa_backup_num_tokens
         EvictDeviceNextNodeResult.unbacked_tokens
         FreeComponentHostSlot
         InsertResult.host_insert_dropped
         InsertResult.inserted_host_node
         InsertResult.total_len
         MatchResult.host_hit_length
-        PoolTransfer.hit_policy
+        MatchResult.mamba_host_hit_length
+        MatchResult.swa_host_hit_length
         PoolTransfer.host_indices
         PoolTransfer.nodes_to_load
+        RebuildFullToSWAMapping
         build_backup_spec
         build_hicache_transfers
         build_load_back_spec
@@ -110,6 +62,8 @@ UNDRIVEN_FOR = {
         commit_load_back
         demote
         finish_load_back
+        finish_mamba_state_eviction
+        finish_swa_state_eviction
         finish_write_through
         insert_host
         mark_write_through_pending
@@ -119,25 +73,36 @@ UNDRIVEN_FOR = {
         PoolTransfer.block_pages
         PoolTransfer.group_pages
         PoolTransfer.indices_from_pool
-        PoolTransfer.name
         PoolTransferResult
         StorageBackupSpec
         buffer_backup_pool_keys(hash_values)
     """,
     "both our cores refuse it": """
-        CacheInitParams.component_registry_override
         CacheInitParams.enable_session_radix_cache
+    """,
+    "the cache makes it, and no core is told": """
+        FreeComponentDeviceSlot
     """,
     "no core reads or sets it": """
         BlockStored.lora_id
         CacheInitParams.req_to_token_pool
         DecLockRefResult.delta
+        DecSwaLockOnlyResult.cache_actions
+        DecSwaLockOnlyResult.host_frees
+        DecSwaLockOnlyResult.tracker
+        EvictDeviceNextNodeResult.cache_actions
         InsertParams.c128_value
         InsertResult.cache_actions
+        MambaEvictExcessPathStates.component_type
+        MatchPrefixParams.cow_mamba
         MatchPrefixParams.req
         MatchResult.cache_protected_len
         MatchResult.full_device_match_len
+        RecoverEvictedSWA.component_type
+        RecoverSWAWithLockedFull.component_type
         UpdatePendingBackupOnNodeSplit.component_type
+        evict_excess_path_states(cache_actions)
+        evict_excess_path_states(host_frees)
     """,
     "the contract leaves its form open": """
         node_by_id
@@ -170,8 +135,8 @@ class Seen:
             self.call(kind)
             for field in value.__struct_fields__:
                 self.note(f"{kind}.{field}", getattr(value, field))
-        elif isinstance(value, list | tuple):
-            for item in value:
+        elif isinstance(value, dict | list | tuple):
+            for item in value.values() if isinstance(value, dict) else value:
                 self.look_into(item)
 
     def call(self, name: str) -> None:
