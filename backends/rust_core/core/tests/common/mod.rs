@@ -3,13 +3,16 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 use tree_core::{
-    Action, ComponentType, HostIndices, InsertOutcome, InsertRequest, Key, LeafEviction,
-    MatchOutcome, NodeId, PageLayout, Policy, Tree, TreeConfig,
+    Action, AuxiliaryConfig, ComponentType, HostIndices, InsertOutcome, InsertRequest, Key,
+    LeafEviction, MatchOutcome, NodeId, PageLayout, Policy, Tree, TreeConfig,
 };
 
 pub type HostTree = Tree<HostIndices>;
 
 pub const FULL: ComponentType = ComponentType::Full;
+pub const SWA: ComponentType = ComponentType::Swa;
+pub const AUX: ComponentType = ComponentType::AuxiliarySwa;
+pub const MAMBA: ComponentType = ComponentType::Mamba;
 
 /// A tree with plain units and least-recent-first eviction.
 pub fn tree(page_size: usize) -> HostTree {
@@ -25,6 +28,97 @@ pub fn tree_with(page_size: usize, policy: Policy) -> HostTree {
         policy,
         ..TreeConfig::default()
     })
+}
+
+/// A window of this size that matches stop at.
+pub fn window(kind: ComponentType, size: usize) -> AuxiliaryConfig {
+    AuxiliaryConfig::Window {
+        kind,
+        size,
+        gates_match: true,
+    }
+}
+
+/// States at every depth.
+pub fn states(cap: Option<u64>) -> AuxiliaryConfig {
+    AuxiliaryConfig::Mamba { chunk: 1, cap }
+}
+
+/// A tree with these components beside FULL.
+pub fn tree_of(page_size: usize, auxiliaries: Vec<AuxiliaryConfig>) -> HostTree {
+    Tree::new(TreeConfig {
+        layout: PageLayout {
+            page_size,
+            is_bigram: false,
+        },
+        auxiliaries,
+        ..TreeConfig::default()
+    })
+}
+
+/// Does what a cache does about an action: window values are FULL's own numbers.
+pub fn carry_out(tree: &mut HostTree, action: &Action<HostIndices>) -> Vec<Vec<i64>> {
+    match action {
+        Action::Rebuild {
+            node,
+            component,
+            source: slots,
+        }
+        | Action::RecoverLocked {
+            node,
+            component,
+            kept: slots,
+            ..
+        } => {
+            tree.set_device_value(*node, *component, slots.clone())
+                .expect("the node has no value yet");
+            Vec::new()
+        }
+        Action::EvictExcessStates(tail) => {
+            let freed = tree.evict_excess_path_states(*tail);
+            let freed = freed.expect("the tree has states");
+            freed.iter().map(|value| value.to_vec()).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Runs an insert to its end and does what it asks for; returns all actions in order.
+pub fn insert_all<'a>(
+    tree: &mut HostTree,
+    tokens: &'a [i64],
+    first: i64,
+    adjust: impl FnOnce(&mut InsertRequest<'a, HostIndices>),
+) -> (Vec<Action<HostIndices>>, InsertOutcome) {
+    let values: &'a [i64] = slots(first, tokens.len()).leak();
+    let mut request = InsertRequest::new(Key::plain(tokens), values);
+    adjust(&mut request);
+    let mut step = tree.begin_insert(&request).expect("the insert is accepted");
+    let mut actions = Vec::new();
+    loop {
+        for action in step.actions {
+            carry_out(tree, &action);
+            actions.push(action);
+        }
+        if let Some(outcome) = step.outcome {
+            return (actions, outcome);
+        }
+        step = tree.resume_insert().expect("the insert is suspended");
+    }
+}
+
+/// An insert with a state.
+pub fn insert_state(tree: &mut HostTree, tokens: &[i64], first: i64, state: i64) -> InsertOutcome {
+    let state = HostIndices::from(vec![state]);
+    insert_all(tree, tokens, first, |request| request.state = Some(state)).1
+}
+
+/// The device value of a component.
+pub fn value(tree: &HostTree, node: NodeId, component: ComponentType) -> Option<Vec<i64>> {
+    let value = tree.device_value(node, component);
+    value
+        .expect("node and component are there")
+        .map(|value| value.to_vec())
 }
 
 /// Slots `first`, `first + 1`, and so on.
