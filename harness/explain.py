@@ -275,7 +275,10 @@ def _drain_step(found: Divergence, watched: list[_Watched]) -> int | None:
 def unusual(config: Config) -> dict[str, Any]:
     """The fields of a configuration that differ from their defaults."""
     plain, usual = msgspec.to_builtins(config), msgspec.to_builtins(Config())
-    return {name: value for name, value in plain.items() if value != usual[name]}
+    changed = {name: value for name, value in plain.items() if value != usual[name]}
+    if "components" in changed:
+        changed["components"] = ",".join(config.components)
+    return changed
 
 
 def _kept(count: int, concerns: set[int]) -> list[int]:

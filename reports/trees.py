@@ -20,6 +20,9 @@ CHARACTER = 7.3
 TEXT_MAX = 46
 """Longer labels are cut; the whole one is the box's tooltip."""
 
+FACT_MAX, FACTS_MAX = 30, 90
+"""So long may one fact be, and all of a node: long slots leave room for the rest."""
+
 
 class Picture(msgspec.Struct):
     """A drawn tree, with what to write above it."""
@@ -73,13 +76,13 @@ def _texts(one: Marked) -> tuple[str, str, str, str]:
     """Handle, label, small print and mark of a box."""
     node = one.node
     name = "" if node.handle is None or node.parent is None else f"#{node.handle}"
-    small = [f"slots {node.slots}"] if node.slots else []
-    small += node.facts
-    return name, _cut(node.label), _cut(" · ".join(small)), one.mark
+    facts = [f"slots {node.slots}"] if node.slots else []
+    small = " · ".join(_cut(fact, FACT_MAX) for fact in [*facts, *node.facts])
+    return name, _cut(node.label), _cut(small, FACTS_MAX), one.mark
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= TEXT_MAX else f"{text[: TEXT_MAX - 1]}…"
+def _cut(text: str, most: int = TEXT_MAX) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _width(texts: tuple[str, str, str, str]) -> float:
