@@ -6,6 +6,7 @@ import gc
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from treedrift.backends.contract import CacheInitParams
@@ -24,17 +25,27 @@ from treedrift.harness.ops import (
 from treedrift.harness.side import LocalSide, Settings
 from treedrift.models.drills import CANARY, DRILLS
 from treedrift.models.drills.catalog import THEMES
+from treedrift.models.drills.hunt import hunt
 from treedrift.models.keys import LORA_IDS
 from treedrift.models.profiles import profile_named
 from treedrift.models.swarm import generate_case
 
 PAGE = Path(__file__).parents[3] / "docs" / "drills.md"
 
-DRILLS_MIN = 200
+DRILLS_MIN = 300
+
+GROUPS = {
+    "SWA": "MUISLEABQP",
+    "MAM": "MIPSLERAC",
+}
+"""Groups of rules about windows and states; each has a drill."""
+
+GROUP_MIN = 23
+"""Drills of windows, and of states."""
 
 RULE = re.compile(
     r"(KEY|NODE|MATCH|INS|SPLIT|EVT|ORD|PATH|POL|LEAF|EVD|EVH|LOCK|SIZE|FLAT|CHK|RST|CMP|FULL|LNK|STO"
-    r"|HIC|INV02|BND)-\d+"
+    r"|HIC|INV02|BND|LRU|CTL)-\d+|SWA-[A-Z]\d+|MAM-[A-Z]\d+"
 )
 
 CONFIGS = [
@@ -46,6 +57,15 @@ CONFIGS = [
         ("tlru", True, {"threshold": 4, "next_prompt_estimate": 2}),
     )
 ]
+
+HYBRID = Config(
+    components=("full", "swa", "aux_swa", "mamba"),
+    window=3,
+    aux_window=2,
+    state_cap=2,
+    state_buffer="double",
+)
+"""A tree with something for every drill of windows and states."""
 
 
 def test_there_are_many_drills_and_no_two_share_a_name() -> None:
@@ -61,6 +81,25 @@ def test_every_drill_says_what_it_is() -> None:
         assert re.fullmatch(r"[A-Z][^.\n]*\.", drill.about), f"{drill.name}: one sentence, one line"
         assert drill.stands_for, drill
         assert drill.case is None or re.fullmatch(r"BUG-\d\d", drill.case), drill
+
+
+@pytest.mark.parametrize("chapter", GROUPS)
+def test_every_group_of_rules_has_a_drill(chapter: str) -> None:
+    rules = [drill.rule for drill in DRILLS.values() if drill.rule.startswith(chapter)]
+    assert len(rules) >= GROUP_MIN
+    assert set(GROUPS[chapter]) <= {rule.removeprefix(f"{chapter}-")[0] for rule in rules}
+
+
+def test_every_profile_is_known() -> None:
+    for drill in DRILLS.values():
+        assert profile_named(drill.profile).name == drill.profile
+
+
+def test_a_drill_of_windows_or_states_leaves_full_alone() -> None:
+    """In a tree of Full alone there is nothing for it to spoil."""
+    for name in ("match-needs-a-unit-more", "state-of-an-ancestor-will-do", "two-at-a-time"):
+        catch = hunt(msgspec.structs.replace(DRILLS[name], profile="full"), 0.3, 1)
+        assert not catch.caught, name
 
 
 def test_the_page_on_drills_maps_every_case() -> None:
@@ -79,7 +118,7 @@ def test_no_two_drills_say_the_same() -> None:
 def test_no_drill_touches_another_core() -> None:
     """All drills are built and run beside a pair of sound cores, which must stay sound."""
     for number, drill in enumerate(DRILLS.values()):
-        config = CONFIGS[number % len(CONFIGS)]
+        config = CONFIGS[number % len(CONFIGS)] if drill.profile == "full" else HYBRID
         backend = local_backend(f"drill:{drill.name}")
         spoilt = LocalSide(backend.create, backend.inspect)
         assert spoilt.open(config, Settings()) is None, drill.name
