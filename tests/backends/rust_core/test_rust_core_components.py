@@ -237,7 +237,6 @@ def test_a_second_window_has_its_own_figures(build: Build) -> None:
     "state",
     [
         None,
-        7,
         torch.tensor(7),
         torch.tensor([7, 8]),
         torch.tensor([7.0]),
@@ -251,6 +250,8 @@ def test_an_insert_needs_one_state(build: Build, state: Any) -> None:
         insert(core, 1, 2, mamba_value=state)
     assert not core.has_ongoing_insert()
     assert insert(core, mamba_value=state).mamba_exist
+    with pytest.raises(TypeError):
+        insert(core, 1, 2, mamba_value=[7])
 
 
 @pytest.mark.parametrize(

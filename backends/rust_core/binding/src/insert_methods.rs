@@ -158,7 +158,7 @@ impl NativeTreeCore {
 
     /// The state of an insert, if the tree keeps states and the value is one.
     fn state<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let is_state = self.has_states && self.torch.is_state(value)?;
+        let is_state = self.has_states && !value.is_none() && self.torch.is_state(value)?;
         Ok(is_state.then(|| value.clone()))
     }
 }

@@ -56,11 +56,10 @@ impl Torch {
     }
 
     /// Whether a value is a state: a 1-D integer tensor of one element, on the core's device.
+    /// A `TypeError` for what is no tensor at all.
     pub fn is_state(&self, value: &Bound<'_, PyAny>) -> PyResult<bool> {
         let py = value.py();
-        if check_tensor_type(value).is_err() {
-            return Ok(false);
-        }
+        check_tensor_type(value)?;
         let dtype = value.getattr(intern!(py, "dtype"))?;
         let is_number = |name| dtype.getattr(name)?.extract::<bool>();
         let is_flag = || dtype.eq(py.import("torch")?.getattr("bool")?);
