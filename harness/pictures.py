@@ -177,7 +177,7 @@ def _snapshot_facts(node: dict[str, Any], is_root: bool) -> dict[str, str]:
 
 def _component_facts(node: dict[str, Any], is_root: bool) -> dict[str, str]:
     """What other components have on a node and lock there; of a window also that it is gone."""
-    facts = {}
+    facts: dict[str, str] = {}
     for kind, name in OTHERS.items():
         if kind not in node["lock_ref"]:
             continue  # The tree was built without it.
