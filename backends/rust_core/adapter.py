@@ -49,6 +49,7 @@ from .answers import (
     RustKvEvents,
     action,
     freed_by_component,
+    freed_of_node,
     offload,
     split_action,
 )
@@ -268,13 +269,13 @@ class RustTreeCore(DeviceTierOnly):
 
     def dec_swa_lock_only(self, node_id: NodeId, params: DecLockRefParams) -> DecSwaLockOnlyResult:
         freed = self._native.dec_swa_lock_only(node_id, params)
-        return DecSwaLockOnlyResult(device_frees=freed_by_component(freed, {}))
+        return DecSwaLockOnlyResult(device_frees=freed_by_component(freed))
 
     def dec_window_lock_only(
         self, node_id: NodeId, component_type: ComponentType, params: DecLockRefParams
     ) -> DecSwaLockOnlyResult:
         freed = self._native.dec_window_lock_only(node_id, component_type, params)
-        return DecSwaLockOnlyResult(device_frees=freed_by_component(freed, {}))
+        return DecSwaLockOnlyResult(device_frees=freed_by_component(freed))
 
     def inc_host_lock_ref(self, node_id: NodeId) -> IncLockRefResult:
         marks = self._native.inc_host_lock_ref(node_id)
@@ -303,7 +304,7 @@ class RustTreeCore(DeviceTierOnly):
         if not freed:
             return EvictDeviceNextNodeResult(node_id=node, made_progress=node is not None)
         counts: dict[ComponentType, int] = {}
-        frees = freed_by_component(freed, counts)
+        frees = freed_of_node(freed, counts)
         return EvictDeviceNextNodeResult(made_progress=True, device_frees=frees, tracker=counts)
 
     def evict_device_leaf(self, node_id: NodeId, is_write_back: bool) -> EvictDeviceLeafResult:
@@ -311,7 +312,7 @@ class RustTreeCore(DeviceTierOnly):
         if freed is None:
             return EvictDeviceLeafResult(backup_kv=BackupKV([node_id]))
         tracker = dict.fromkeys(self._components, 0)  # Zeros are told as well (EVD-22).
-        frees = freed_by_component(freed, tracker)
+        frees = freed_of_node(freed, tracker)
         return EvictDeviceLeafResult(
             device_frees=frees, tracker=tracker, unbacked_tokens=tracker[_FULL]
         )
@@ -324,7 +325,7 @@ class RustTreeCore(DeviceTierOnly):
         if freed is None:
             return DropSubtreeNoHostResult()
         tracker = dict.fromkeys(self._components, 0)
-        frees = freed_by_component(freed, tracker)
+        frees = freed_of_node(freed, tracker)
         return DropSubtreeNoHostResult(device_frees=frees, tracker=tracker, is_dropped=True)
 
     def evict_excess_path_states(

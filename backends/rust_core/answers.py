@@ -52,16 +52,21 @@ NativeFrees = list[tuple[int, torch.Tensor]]
 """What a call freed, with the number of the component."""
 
 
-def freed_by_component(freed: NativeFrees, tracker: dict[ComponentType, int]) -> Frees:
-    """The freed tensors of each component in order; counts them in `tracker`."""
+def freed_of_node(freed: NativeFrees, tracker: dict[ComponentType, int]) -> Frees:
+    """What went from one node, so one tensor per component; counts it in `tracker`."""
     frees: Frees = {}
     for number, tensor in freed:
         component = _TYPES[number]
-        if component in frees:
-            frees[component].append(tensor)
-        else:
-            frees[component] = [tensor]
-        tracker[component] = tracker.get(component, 0) + tensor.numel()
+        frees[component] = [tensor]
+        tracker[component] = tensor.numel()
+    return frees
+
+
+def freed_by_component(freed: NativeFrees) -> Frees:
+    """The freed tensors of each component in order."""
+    frees: Frees = {}
+    for number, tensor in freed:
+        frees.setdefault(_TYPES[number], []).append(tensor)
     return frees
 
 
