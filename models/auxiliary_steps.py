@@ -34,6 +34,8 @@ def walk(case: Case) -> None:
         if chance.flip(0.35):
             # What is split, refreshed or added must not lead a walk astray.
             chance.pick((core.match, core.match, core.insert, core.shatter, core.ask))(case)
+    if chance.flip(0.04):
+        out.append(ops.Reset())  # It ends the walk (SWA-E1, MAM-E14).
     out += [ops.WalkEnd(component) for component in components]
 
 
@@ -121,7 +123,10 @@ def release_window(case: Case) -> None:
 
 def ranges(case: Case) -> None:
     """Which parts of a key lack their window."""
-    tokens = case.keys.key()
+    tokens, namespace = case.keys.key(), case.namespace()
+    if case.chance.flip(0.4):
+        tokens = case.keys.some(6 * case.page)
+        _without_window(case, tokens, namespace)
     start, end = _span(case.keys, len(tokens))
     whole = case.chance.flip(0.4)
     case.ops.append(
@@ -129,7 +134,7 @@ def ranges(case: Case) -> None:
             tokens,
             0 if whole else start,
             None if whole else end,
-            case.namespace(),
+            namespace,
             case.chance.pick(case.windows),
         )
     )
@@ -143,7 +148,9 @@ def _span(keys: Keys, length: int) -> tuple[int, int]:
 def attach(case: Case) -> None:
     """Windows that are missing are loaded, some or in part, and looked up."""
     chance, out = case.chance, case.ops
-    base, namespace = case.keys.base(), case.namespace()
+    # What is in the tree already keeps its window; a sequence of its own goes in without one.
+    base = case.keys.base() if chance.flip(0.4) else case.keys.some(6 * case.page)
+    namespace = case.namespace()
     if chance.flip(0.8):
         _without_window(case, base, namespace)
     window = chance.pick(case.windows)

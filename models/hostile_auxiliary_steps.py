@@ -75,10 +75,10 @@ def without_full(case: Case) -> None:
     newest = -1
     # A lock of the state would keep the node, too.
     skip: list[ops.ComponentName] = ["full", "mamba"]
-    for _ in range(case.chance.between(1, 2)):
+    for _ in range(case.chance.between(1, 3)):
         case.ops += (
             ops.CoreInsert(case.keys.base() + case.keys.some(case.page + 1), case.namespace()),
-            ops.Lock(f"live:{newest}" if case.chance.flip(0.7) else case.node(), skip),
+            ops.Lock(case.chance.pick(LIVE), skip),
         )
         if case.chance.flip(0.2):
             core.match(case)

@@ -389,18 +389,6 @@ def evicted_but_counted(core: Any) -> None:
     on_states(core, spoil)
 
 
-@drill("LEAF-1", "a condition is forgotten")
-def leaf_in_spite_of_a_state_lock(core: Any) -> None:
-    """A leaf whose state alone is still locked is offered for eviction."""
-    tree = core._tree
-
-    def then(_: None, node: Any) -> None:
-        if not node.children and node.full.lock_ref == 0:
-            tree.device_leaves.add(node)
-
-    on_states(core, lambda _: after(tree, "refresh_leaf", then))
-
-
 @drill("SIZE-4", "a sum is taken of the wrong set")
 def total_of_windows_alone(core: Any) -> None:
     """The total size leaves the states out."""

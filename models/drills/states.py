@@ -506,23 +506,6 @@ def skipped_state_locked(core: Any) -> None:
     after(core, "inc_lock_ref", then)
 
 
-@drill("MAM-L2", "a check is forgotten")
-def state_released_without_a_lock(core: Any) -> None:
-    """A release of a state that nobody has locked is no error."""
-
-    def spoil(states: Any) -> None:
-        release = states.release
-
-        def call(node: Any, receipt: Any) -> None:
-            if states.data(node).lock_ref > 0:
-                release(node, receipt)
-
-        states.release = call
-        states.check_release = lambda node, receipt: None
-
-    on_states(core, spoil)
-
-
 @drill("MAM-I15", "two calls are taken for one")
 def stored_state_makes_recent(core: Any) -> None:
     """A state that the cache stores itself makes its node recent, as an insert would."""

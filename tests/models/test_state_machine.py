@@ -55,6 +55,22 @@ def test_our_cores_agree_under_the_profile_of_ci(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("profile", ["hybrid", "windows"])
+def test_our_cores_agree_on_windows_and_states(profile: str, tmp_path: Path) -> None:
+    heard: list[Example] = []
+    check_pair(
+        ("python", "rust"),
+        profile,
+        some(80),
+        folder=tmp_path,
+        listen=lambda *example: heard.append(example),
+    )
+    kinds = {ops.kind_of(op) for _, trace in heard for op in trace}
+    assert {"release_window", "store_value", "attach_window", "window_ranges", "cap_path"} < kinds
+    walked = {op.component for _, trace in heard for op in trace if isinstance(op, ops.WalkStart)}
+    assert {"full", "swa", "mamba"} <= walked
+
+
 FAULTS = [
     "leaked-slots",
     "wrong-free-order",
