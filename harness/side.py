@@ -62,8 +62,8 @@ DURING_INSERT = frozenset[type[Any]](
 BELOW_INSERT = (ops.EvictLeaf, ops.DropSubtree, ops.StoreValue, ops.AttachWindow)
 """Ops whose hostile kinds change the tree below a suspended insert."""
 
-KEEPS_WALKS = frozenset[type[Any]]((*ops.CoreOp.__args__, ops.Touch, ops.DrainEvents))
-"""Ops that leave an open walk open; the cache's own evictions need it closed."""
+KEEPS_WALKS = frozenset[type[Any]]((*ops.CoreOp.__args__, ops.Touch, ops.DrainEvents, ops.Reset))
+"""Ops that leave an open walk open, if only to end it themselves; evictions need it closed."""
 
 
 YOUNG_OBJECTS = 20_000

@@ -35,7 +35,9 @@ def walk(case: Case) -> None:
             # What is split, refreshed or added must not lead a walk astray.
             chance.pick((core.match, core.match, core.insert, core.shatter, core.ask))(case)
     if chance.flip(0.04):
-        out.append(ops.Reset())  # It ends the walk (SWA-E1, MAM-E14).
+        # That ends the walks as well (SWA-E1, MAM-E14).
+        out.append(ops.Reset())
+        case.running = case.locks = 0
     out += [ops.WalkEnd(component) for component in components]
 
 

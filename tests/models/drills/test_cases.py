@@ -28,7 +28,7 @@ SHOWN = {
     "decode-tracks-between-pages": ("case-15-decode-grid", r"state_content"),
     "tombstone-freed-with-its-window": ("case-17-tombstone-slots", r"actions\[\]\.type"),
     "freed-peers-stay-mapped": ("case-17-row-of-requests", r"conservation|pool"),
-    "moved-peers-stay-mapped": ("case-17-locked-tombstone", r"conservation|pool"),
+    "moved-peers-stay-mapped": ("case-17-locked-tombstone", r"calls\.begin_insert"),
     "split-drops-window-lock": ("case-19-locked-window-split", r"lock|healthy|sizes"),
     "split-drops-host-lock-of-a-window": ("case-19-host-locked-window-split", r"host_lock_ref"),
 }
