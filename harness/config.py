@@ -23,7 +23,7 @@ COMPONENT_NAMES = {
 """Components as traces spell them, in tree order but for `aux_swa`, which follows `swa`."""
 
 StateBuffer = Literal["none", "single", "double", "lazy"]
-"""How a request tracks Mamba states: not at all, with one entry, two, or two taken late (MAM-R4)."""
+"""How a request tracks states: not at all, with one entry, two, or two taken late (MAM-R4)."""
 
 TREE_ORDERS = frozenset(
     (

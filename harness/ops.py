@@ -236,8 +236,8 @@ class Lock(Op, tag="lock"):
     """`inc_lock_ref`; with `host`, `inc_host_lock_ref`. The receipt is kept.
 
     A device lock ends open walks of auxiliary components first, which must not meet a lock between
-    two steps (SWA-E4, MAM-E16); `force` leaves them open (hostile). Skipping a window but not `mamba`
-    is hostile: the window may go under a locked state (MAM-L14).
+    two steps (SWA-E4, MAM-E16); `force` leaves them open (hostile). Skipping a window but not
+    `mamba` is hostile: the window may go under a locked state (MAM-L14).
     """
 
     node: NodeRef
