@@ -38,10 +38,14 @@ def lock_in_walk(case: Case) -> None:
 def window_receipts(case: Case) -> None:
     """A window is given up twice, by a foreign or torn receipt, or where there is none."""
     chance = case.chance
-    window = chance.pick((None, *ALL)) if chance.flip(0.5) else None
-    receipt: ops.ReceiptKind = "own" if chance.flip(0.4) else chance.pick(RECEIPTS)
+    if chance.flip(0.5):
+        case.ops.append(ops.Lock(chance.pick(LIVE)))
+        case.locks += 1
     lock = chance.below(6)
-    case.ops.append(ops.ReleaseWindow(lock, window, receipt, force=chance.flip(0.6)))
+    for _ in range(chance.between(1, 3)):
+        window = chance.pick((None, *ALL)) if chance.flip(0.5) else None
+        receipt: ops.ReceiptKind = "own" if chance.flip(0.3) else chance.pick(RECEIPTS)
+        case.ops.append(ops.ReleaseWindow(lock, window, receipt, force=chance.flip(0.6)))
     if chance.flip(0.4):
         case.ops.append(ops.ReleaseWindow(lock, force=True))
     if chance.flip(0.3):

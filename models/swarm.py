@@ -86,7 +86,7 @@ WINDOW_CORE_STEPS: Table = {
     "window_locks": (0.6, auxiliary.window_locks),
     "release_window": (0.6, auxiliary.release_window),
     "ranges": (0.4, auxiliary.ranges),
-    "attach": (0.6, auxiliary.attach),
+    "attach": (1.0, auxiliary.attach),
 }
 STATE_CORE_STEPS: Table = {
     "capped": (0.7, auxiliary.capped),
