@@ -13,13 +13,14 @@ from treedrift.harness.lockstep import Lockstep
 from treedrift.harness.trace import TraceError
 
 from . import measure
-from .report import log_rows, swarm_row, table_of
+from .report import hybrid_rows, log_rows, swarm_row, table_of
 from .rows import Row, plain_row, write_rows
 
 ROOT = Path(__file__).resolve().parent.parent
 FULL_LOG = ROOT.parent / "shared" / "traces" / "conversation_trace.jsonl"
 EXCERPT = ROOT / "corpora" / "seeds" / "mooncake-conversation-40.log"
 CORES = ("python", "rust", "sglang-python", "sglang-rust")
+HYBRID = ("full", "swa", "mamba")
 SWARM_PAIR = ("python", "rust")
 
 TABLE_WIDTH_MIN = 112
@@ -69,9 +70,16 @@ def _log_rows(cores: dict[str, Lockstep], log: Path, options: argparse.Namespace
         def tick(name: str, page_size: int = page_size) -> None:
             _tick(f"page {page_size}, {name}")
 
-        times = measure.time_cores(cores, config, ops, options.rounds, tick)
+        hybrid = measure.read_log(log, options.requests, page_size, HYBRID)
+        clients = {name: lockstep.clients[name] for name, lockstep in cores.items()}
+        runs = {name: (client, config, ops) for name, client in clients.items()}
+        runs |= {f"hybrid {name}": (client, *hybrid) for name, client in clients.items()}
+        times = measure.time_runs(runs, options.rounds, tick)
         floor = measure.time_floor(config, ops, requests, options.rounds)
-        rows += log_rows(page_size, times, floor)
+        rows += log_rows(page_size, {name: times[name] for name in clients}, floor)
+        rows += hybrid_rows(
+            page_size, {name: (times[f"hybrid {name}"], times[name]) for name in clients}
+        )
     return rows
 
 

@@ -41,6 +41,10 @@ class Times(msgspec.Struct):
     harness: list[float]
 
 
+Run = tuple[Client, Config, Sequence[AnyOp]]
+"""A core and what it is to run."""
+
+
 def open_cores(names: Sequence[str]) -> tuple[dict[str, Lockstep], dict[str, str]]:
     """A side for every core that there is, and for the others the reason why there is none."""
     found: dict[str, Lockstep] = {}
@@ -54,9 +58,12 @@ def open_cores(names: Sequence[str]) -> tuple[dict[str, Lockstep], dict[str, str
     return found, missing
 
 
-def read_log(path: Path, requests: int, page_size: int) -> tuple[Config, list[AnyOp]]:
+def read_log(
+    path: Path, requests: int, page_size: int, components: tuple[str, ...] = ("full",)
+) -> tuple[Config, list[AnyOp]]:
     """The configuration and the ops of the first `requests` of a log."""
-    config, ops = import_mooncake(path, ImportOptions(limit=requests, page_size=page_size))
+    options = ImportOptions(limit=requests, page_size=page_size, components=components)
+    config, ops = import_mooncake(path, options)
     return config, list(ops)
 
 
@@ -74,20 +81,14 @@ def run_log(client: Client, config: Config, ops: Sequence[AnyOp]) -> tuple[float
     return figures["core_ns"] / scale, (figures["total_ns"] - figures["core_ns"]) / scale
 
 
-def time_cores(
-    cores: dict[str, Lockstep],
-    config: Config,
-    ops: Sequence[AnyOp],
-    rounds: int,
-    tick: Callable[[str], None],
-) -> dict[str, Times]:
-    """Times of every core, interleaved; the first core changes from round to round."""
-    times = {name: Times([], []) for name in cores}
-    names = list(cores)
+def time_runs(runs: dict[str, Run], rounds: int, tick: Callable[[str], None]) -> dict[str, Times]:
+    """Times of every run, interleaved; the first one changes from round to round."""
+    times = {name: Times([], []) for name in runs}
+    names = list(runs)
     for number in range(rounds):
         shift = number % len(names) if names else 0
         for name in names[shift:] + names[:shift]:
-            core, harness = run_log(cores[name].clients[name], config, ops)
+            core, harness = run_log(*runs[name])
             times[name].core.append(core)
             times[name].harness.append(harness)
             tick(name)

@@ -54,6 +54,17 @@ def log_rows(page_size: int, times: dict[str, Times], floor: Sequence[float]) ->
     return rows
 
 
+def hybrid_rows(page_size: int, times: dict[str, tuple[Times, Times]]) -> list[Row]:
+    """What windows and states cost: the time of a hybrid tree against that of FULL alone.
+
+    `times` holds both by core, the hybrid's first.
+    """
+    return [
+        compared_row(f"{name} hybrid / full, page {page_size}", MS, hybrid.core, full.core)
+        for name, (hybrid, full) in times.items()
+    ]
+
+
 def _added(columns: Sequence[Sequence[float]]) -> list[float]:
     return [sum(figures) for figures in zip(*columns, strict=True)]
 

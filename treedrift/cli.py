@@ -90,6 +90,11 @@ def import_log(
     chunk: Annotated[int, typer.Option(min=1, help="Prompt tokens prefilled at once.")] = 8192,
     policy: Annotated[str, typer.Option(help="Eviction policy.")] = "lru",
     events: Annotated[bool, typer.Option("--events/--no-events", help="Record KV events.")] = False,
+    components: Annotated[
+        str, typer.Option(help="Components of the tree, as in full,swa,mamba.")
+    ] = "full",
+    window: Annotated[int, typer.Option(min=1, help="Tokens of a sliding window.")] = 1024,
+    states: Annotated[int, typer.Option(min=1, help="Mamba state slots.")] = 1024,
     force: Annotated[bool, typer.Option(help="Overwrite the trace if it is there.")] = False,
 ) -> None:
     """Turn a real request log into a trace that `replay` runs on any pair."""
@@ -104,8 +109,14 @@ def import_log(
         chunk=chunk,
         policy=policy,
         events=events,
+        components=tuple(components.split(",")),
+        window=window,
+        states=states,
     )
-    config, trace_ops = import_mooncake(path, options)
+    try:
+        config, trace_ops = import_mooncake(path, options)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
     trace = new_trace(config, list(trace_ops), source=f"mooncake log {path.name}")
     write_trace(output, trace, overwrite=force)
     out.print(f"{output}: {len(trace.ops):,} ops; run it with: treedrift replay {output}")

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from .. import ops
-from ..config import Config
+from ..config import Config, problems
 from ..ops import BLOCK_TOKENS, AnyOp
 from ..tokens import INVENTED_BASE, INVENTED_STRIDE
 from ..trace import TraceError, complaint, read_error
@@ -27,6 +28,9 @@ MAX_BLOCKS = INVENTED_BASE // BLOCK_TOKENS
 MAX_REQUESTS = (2**32 - INVENTED_BASE) // INVENTED_STRIDE
 """Requests whose invented tokens stay below 2**32, where hashes change their form (KEY-31)."""
 
+STATE_CHUNK = 64
+"""Tokens between two states that a model can give (MAM-C1)."""
+
 DRAIN_EVERY = 32
 """Requests between two looks at the KV events."""
 
@@ -36,6 +40,8 @@ class ImportOptions(msgspec.Struct, kw_only=True, frozen=True):
 
     `limit` requests are taken (all when None). `concurrency` of them run at a time. `chunk` tokens
     are prefilled at once (whole prompts when None). An output comes in `decode_steps` parts.
+    `components` are those of the tree; `window` tokens and `states` slots are for trees that have
+    them.
     """
 
     limit: int | None = None
@@ -46,6 +52,9 @@ class ImportOptions(msgspec.Struct, kw_only=True, frozen=True):
     decode_steps: int = 4
     policy: str = "lru"
     events: bool = False
+    components: tuple[str, ...] = ("full",)
+    window: int = 1024
+    states: int = 1024
 
 
 class LogEntry(msgspec.Struct):
@@ -72,7 +81,8 @@ def import_mooncake(path: str | Path, options: ImportOptions) -> tuple[Config, I
 
     Raises `TraceError` for a bad log and `ValueError` for bad options, before any op.
     """
-    for name in ("limit", "page_size", "capacity", "concurrency", "chunk", "decode_steps"):
+    numbers = ("limit", "page_size", "capacity", "concurrency", "chunk", "decode_steps")
+    for name in (*numbers, "window", "states"):
         value = getattr(options, name)
         if value is not None and value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
@@ -85,8 +95,24 @@ def import_mooncake(path: str | Path, options: ImportOptions) -> tuple[Config, I
         rows=options.concurrency,
         row_length=longest,
         events=options.events,
+        **_components(options),
     )
+    wrong = problems(config)
+    if wrong:
+        raise ValueError("; ".join(wrong))
     return config, _serve(entries, options)
+
+
+def _components(options: ImportOptions) -> dict[str, Any]:
+    """What the configuration says of windows and states, as a server would run them."""
+    said: dict[str, Any] = {"components": options.components}
+    if "swa" in options.components:
+        # A server frees out of the window once for many decoded tokens (SWA-C9).
+        said.update(window=options.window, window_interval=128)
+    if "mamba" in options.components:
+        # Requests overlap, so each has two entries to track states in (MAM-C6).
+        said.update(states=options.states, state_chunk=STATE_CHUNK, state_buffer="double")
+    return said
 
 
 def read_log(path: str | Path, limit: int | None = None) -> list[LogEntry]:
@@ -150,6 +176,9 @@ def _serve(entries: list[LogEntry], options: ImportOptions) -> Iterator[AnyOp]:
         yield ops.Arrive(blocks=entry.hash_ids, length=entry.input_length)
         # Requests are referred to by their places in the order of arrival.
         yield from _prefill(entry, options, running)
+        if "swa" in options.components:
+            # What was prefilled is read no more beyond the window of the last token.
+            yield ops.EarlyRelease(len(running))
         step = -(-entry.output_length // options.decode_steps)
         running.append(_Running(entry.output_length, max(step, 1)))
         if options.events and number % DRAIN_EVERY == 0:

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.floor import Floor, counting
 from benchmarks.measure import LOG_SETTINGS, Times, open_cores, read_log, swarm_rate
-from benchmarks.report import log_rows, swarm_row, table_of
+from benchmarks.report import hybrid_rows, log_rows, swarm_row, table_of
 from benchmarks.rows import Row, compared_row, plain_row, write_rows
 from treedrift.backends.registry import local_backend
 from treedrift.harness.side import LocalSide
@@ -77,6 +77,11 @@ def test_cores_are_set_against_the_released_ones_of_their_language() -> None:
 def test_rows_of_cores_that_are_missing_are_left_out() -> None:
     names = [row.name for row in log_rows(1, {"python": Times([1.0], [2.0])}, [])]
     assert names == ["core time python, page 1"]
+
+
+def test_a_hybrid_tree_is_set_against_full_alone() -> None:
+    (row,) = hybrid_rows(16, {"rust": (Times([2.0], [1.0]), Times([1.0], [1.0]))})
+    assert (row.name, row.ratio) == ("rust hybrid / full, page 16", 0.5)
 
 
 def test_a_missing_core_is_named_with_its_reason() -> None:

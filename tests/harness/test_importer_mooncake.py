@@ -43,6 +43,21 @@ def test_a_request_arrives_is_prefilled_in_chunks_decodes_and_finishes(tmp_path:
     ]
 
 
+def test_a_hybrid_tree_has_a_window_states_and_early_releases(tmp_path: Path) -> None:
+    options = ImportOptions(components=("full", "swa", "mamba"), window=32, states=8)
+    config, steps = import_mooncake(written(tmp_path, entry()), options)
+    assert (config.components, config.window, config.states) == (options.components, 32, 8)
+    # Pages of several tokens need a buffer to track states in (MAM-C5).
+    assert (config.page_size, config.state_buffer) == (16, "double")
+    assert ops.EarlyRelease(0) in list(steps)
+
+
+def test_components_that_make_no_tree_are_refused(tmp_path: Path) -> None:
+    options = ImportOptions(components=("full", "mamba", "swa"))
+    with pytest.raises(ValueError, match="components must be one of"):
+        import_mooncake(written(tmp_path, entry()), options)
+
+
 def test_as_many_requests_as_asked_run_at_a_time() -> None:
     _, steps = import_mooncake(LOG, ImportOptions(concurrency=3, chunk=1024))
     live, most, kinds = 0, 0, Counter[str]()
@@ -64,6 +79,13 @@ def test_every_output_token_of_the_log_is_decoded() -> None:
 def test_the_excerpt_and_its_trace_are_the_same() -> None:
     saved = read_trace(SEEDS / "mooncake-conversation-40.jsonl")
     config, steps = import_mooncake(LOG, ImportOptions(capacity=2**17, events=True))
+    assert (saved.header.config, saved.ops) == (config, list(steps))
+
+
+def test_the_hybrid_trace_is_that_of_the_excerpt() -> None:
+    saved = read_trace(SEEDS / "mooncake-conversation-40-hybrid.jsonl")
+    options = ImportOptions(capacity=2**17, components=("full", "swa", "mamba"), states=64)
+    config, steps = import_mooncake(LOG, options)
     assert (saved.header.config, saved.ops) == (config, list(steps))
 
 
