@@ -257,7 +257,12 @@ class Cache(Controller):
             count = min(count, offer.depth)
         if not is_finished:
             windows.give_up(request, max(0, count - self._extra) - 1)
-        result = self._insert_computed(request, count, offer, branch)
+        try:
+            result = self._insert_computed(request, count, offer, branch)
+        except Exception:
+            if states is not None and offer is not None and not is_finished:
+                states.withdraw(request, offer)
+            raise
         if states is not None and offer is not None:
             is_taken = result is not None and not result.mamba_exist
             states.settle(request, offer, is_taken=is_taken, is_finished=is_finished)

@@ -207,6 +207,14 @@ class StateSide:
             self._pool.release(tracking.slots, offer.keep)
         request.tracking = None
 
+    def withdraw(self, request: Request, offer: Offer) -> None:
+        """A checkpoint was refused: what it offered is nobody's, unless the tree has it already."""
+        if offer.slot is None or request.tracking is None:
+            return
+        if int(offer.slot) not in self._controller.core.all_mamba_values_flatten().tolist():
+            self.give_back(offer.slot)
+        request.tracking.last_depth = request.tracking.prev_depth = None
+
     def release(self, request: Request) -> None:
         """Free all states that a request has (MAM-R16)."""
         if request.tracking is not None:

@@ -13,6 +13,7 @@ from treedrift.backends.contract import (
     ComponentType,
     EvictParams,
     FreeComponentHostSlot,
+    InvalidArgumentError,
     MambaEvictExcessPathStates,
     UnknownNodeError,
 )
@@ -401,3 +402,15 @@ def test_states_have_no_use_for_host_slots(stateful: Build, bench: Build) -> Non
         stateful().cache.apply([FreeComponentHostSlot([], MAMBA)])
     with pytest.raises(KeyError):
         bench().cache.apply([MambaEvictExcessPathStates(1)])
+
+
+@pytest.mark.parametrize("buffer", ["none", "single", "double", "lazy"])
+def test_a_refused_checkpoint_leaves_no_state_without_an_owner(
+    stateful: Build, buffer: str
+) -> None:
+    side = stateful(state_buffer=buffer, storage=True)
+    request = arrive(side, 1, -1)  # A negative token can't be hashed.
+    with pytest.raises(InvalidArgumentError):
+        side.cache.prefill(request)
+    side.cache.abort(request)
+    assert (cached(side), side.pools.states.available_size()) == ([], 12)
