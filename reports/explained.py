@@ -117,7 +117,8 @@ def _facts(explanation: Explanation) -> Table:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     if explanation.rule:
-        table.add_row("rule", Text(f"{explanation.rule}: {explanation.rule_text}"))
+        told = f": {explanation.rule_text}" if explanation.rule_text else ""
+        table.add_row("rule", Text(f"{explanation.rule}{told}"))
     table.add_row("wrong", Text(_verdict(explanation)))
     if explanation.is_soft:
         table.add_row("effect", Text("none on the state: the case went on"))

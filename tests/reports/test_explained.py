@@ -206,6 +206,11 @@ def test_what_is_not_known_is_left_out() -> None:
         assert not re.search(rf"^{word}", text, re.MULTILINE), word
 
 
+def test_a_rule_without_a_sentence_is_named_alone() -> None:
+    text = text_explanation(explanation(rule="MAM-S2", rule_text=None))
+    assert re.search(r"^rule +MAM-S2$", text, re.MULTILINE)
+
+
 def test_calls_stand_before_the_one_that_parts_or_alone() -> None:
     assert "\nCalls before, on both sides\n  is_root(" in text_explanation(explanation())
     assert "\nCalls, on both sides\n  is_root(" in text_explanation(explanation(call=None))
