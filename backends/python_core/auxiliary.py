@@ -141,7 +141,10 @@ class AuxiliaryComponent(Component):
         if victim is None or evicted_count >= walk.request_count:
             return None
         if not self.is_unlocked(victim):
-            raise ContractError(f"node {victim.id}, where the walk stands, was locked meanwhile")
+            raise ContractError(
+                f"the walk stands on node {victim.id}, which was locked meanwhile: "
+                "release that lock first, or end the walk"
+            )
         if victim not in self._tree.device_leaves:
             self.taken_along(victim)
         walk.cursor = self.recency.next_newer(victim, self.is_unlocked)
@@ -163,7 +166,10 @@ class AuxiliaryComponent(Component):
                 if other.internal_priority == self.internal_priority:
                     continue
                 name = other.component_type.name
-                raise ContractError(f"{name} of node {node.id} would go with it, and is locked")
+                raise ContractError(
+                    f"{name} of node {node.id} would go along, and is locked: "
+                    "release that lock first, or end the walk"
+                )
             others.append(other)
         return others
 

@@ -234,7 +234,9 @@ class InsertCalls(CoreBase):
         if walk is None:
             raise InsertProtocolError("no in-flight insert to resume")
         if walk.node.id not in self._tree.nodes:
-            raise ContractError(f"the insert stands on node {walk.node.id}, which was evicted")
+            raise ContractError(
+                f"the insert stands on node {walk.node.id}, which was evicted: end the insert"
+            )
         if self._tree.hashes_inserts and walk.has_negative_token:
             raise InvalidArgumentError("a negative token can't be hashed")
         self._tree.events.check_adapter_name(walk.namespace)

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
-
 from ..contract import (
     ComponentType,
     FreeDeviceKVFullOnly,
@@ -137,10 +135,21 @@ class IndependentWindowComponent(WindowComponent):
         assert kept is not None
         insertion.result.record_adopted_range(self.component_type, start, end)
         # An earlier window may have swapped the slots already: then nothing has to move.
-        if not torch.equal(kept, incoming):
+        if not _is_swapped(segment, insertion):
             move = RecoverEvictedSWA(self.component_type, kept, incoming)
             insertion.pending.insert(_place_before_free(segment, insertion), move)
         self._request_rebuild(segment, insertion)
+
+
+def _is_swapped(segment: Node, insertion: Insertion) -> bool:
+    """Whether the incoming slots of a segment have become the tree's own in this overlap.
+
+    The slots themselves don't tell: a caller may insert the very ones that the tree has.
+    """
+    return any(
+        isinstance(action, SWARebuild) and action.node_id == segment.id
+        for action in insertion.pending
+    )
 
 
 def _place_before_free(segment: Node, insertion: Insertion) -> int:
