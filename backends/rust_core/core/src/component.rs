@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use crate::backup::OffloadPlan;
 use crate::cursor::{Cursor, Payload};
-use crate::error::{Result, contract};
+use crate::error::Result;
 use crate::hash::{Digest, PageLayout};
 use crate::indices::Indices;
 use crate::insert::InsertRequest;
@@ -179,7 +179,7 @@ pub(crate) trait Component<V: Indices>: Send + Sync {
     fn refresh_on_match_end(&self, _tree: &mut Tree<V>, _best: Slot) {}
 
     /// Adds its own figures to a match (MATCH-12).
-    fn finalize_match(&self, _layout: PageLayout, _outcome: &mut MatchOutcome) {}
+    fn finalize_match(&self, _outcome: &mut MatchOutcome) {}
 
     // --- Insert --------------------------------------------------------------------------
 
@@ -242,13 +242,8 @@ pub(crate) trait Component<V: Indices>: Send + Sync {
 
     /// Releases the window of a checked receipt early; returns the values that go at once
     /// (SWA-L13).
-    fn release_window(
-        &self,
-        _tree: &mut Tree<V>,
-        _anchor: Slot,
-        _receipt: &LockReceipt,
-    ) -> Result<Vec<V>> {
-        contract(format!("{:?} has no window to release", self.kind()))
+    fn release_window(&self, _tree: &mut Tree<V>, _anchor: Slot, _receipt: &LockReceipt) -> Vec<V> {
+        Vec::new()
     }
 
     /// Pins on the host (LOCK-22).

@@ -301,7 +301,10 @@ impl<V: Indices> Tree<V> {
             return Err(TreeError::InsertProtocol("no in-flight insert to resume"));
         };
         let Some(node) = self.nodes.find(suspended.node) else {
-            return contract("the tree below the suspended insert was removed");
+            let id = suspended.node;
+            return contract(format!(
+                "the insert stands on node {id}, which was evicted: end the insert"
+            ));
         };
         if let Phase::Walk { tokens, .. } = &suspended.phase
             && self.hashes_on_insert()

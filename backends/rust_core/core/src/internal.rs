@@ -86,7 +86,10 @@ impl<V: Indices> Tree<V> {
         match victims.find(|&victim| node.data[victim].lock_ref > 0) {
             Some(victim) => {
                 let kind = self.components[victim].kind();
-                contract(format!("node {} is locked in {kind:?}", node.id))
+                let id = node.id;
+                contract(format!(
+                    "node {id} is locked in {kind:?}: release that lock first, or end the walk"
+                ))
             }
             None => Ok(()),
         }

@@ -15,6 +15,7 @@
 //! assert_eq!(tree.match_prefix(Key::plain(&[1, 2, 9])).device_prefix_len, 2);
 //! ```
 
+mod assembly;
 mod backup;
 mod check;
 mod component;
@@ -22,6 +23,8 @@ mod cursor;
 mod error;
 mod events;
 mod evict;
+#[cfg(test)]
+mod fourth;
 mod full;
 mod hash;
 mod hashes;
@@ -45,6 +48,7 @@ mod spans;
 mod tree;
 mod window;
 
+pub use assembly::AuxiliaryConfig;
 pub use backup::{BufferSnapshot, BufferState, OffloadPlan};
 pub use component::ComponentType;
 pub use error::{Result, TreeError};
@@ -61,7 +65,7 @@ pub use matching::{FullMatch, MatchOutcome};
 pub use paths::{CanaryRows, PathNode};
 pub use policy::{Policy, Rank, RankInputs, TailBudget};
 pub use span::Span;
-pub use tree::{AuxiliaryConfig, Settings, Tree, TreeConfig};
+pub use tree::{Settings, Tree, TreeConfig};
 
 /// Handle of a node. Handles of one tree only ever grow and are never reused (NODE-4).
 pub type NodeId = u64;

@@ -145,7 +145,7 @@ impl<V: Indices> Tree<V> {
         for (_, component) in others.clone() {
             component.check_release(self, slot, receipt)?;
         }
-        let freed = self.release_window(window, slot, receipt)?;
+        let freed = self.release_window(window, slot, receipt);
         for (_, component) in others.rev() {
             component.release_lock(self, slot, receipt);
         }
@@ -167,20 +167,15 @@ impl<V: Indices> Tree<V> {
         let index = self.check_window(component)?;
         let components = Arc::clone(&self.components);
         components[index].check_release(self, slot, receipt)?;
-        self.release_window(index, slot, receipt)
+        Ok(self.release_window(index, slot, receipt))
     }
 
-    fn release_window(
-        &mut self,
-        index: usize,
-        slot: Slot,
-        receipt: &LockReceipt,
-    ) -> Result<Freed<V>> {
+    fn release_window(&mut self, index: usize, slot: Slot, receipt: &LockReceipt) -> Freed<V> {
         let components = Arc::clone(&self.components);
         let component = &components[index];
-        let values = component.release_window(self, slot, receipt)?;
+        let values = component.release_window(self, slot, receipt);
         let kind = component.kind();
-        Ok(values.into_iter().map(|value| (kind, value)).collect())
+        values.into_iter().map(|value| (kind, value)).collect()
     }
 
     /// The mark of a segment's boundary node: its own, or a fresh one (SWA-L2, LOCK-24).

@@ -47,7 +47,7 @@ impl<V: Indices> Component<V> for Mamba {
     }
 
     /// MAM-M8, MAM-M9: only the hit is aligned, the boundary is compared as it is.
-    fn finalize_match(&self, _layout: PageLayout, outcome: &mut MatchOutcome) {
+    fn finalize_match(&self, outcome: &mut MatchOutcome) {
         let aligned = outcome.full_kv_hit_length / self.grid * self.grid;
         outcome.mamba_branching_len = (aligned > outcome.device_prefix_len).then_some(aligned);
     }
@@ -158,11 +158,7 @@ impl<V: Indices> Component<V> for Mamba {
     }
 
     fn evict_device(&self, tree: &mut Tree<V>, node: Slot) -> Option<V> {
-        let value = tree.nodes[node].data[self.index].device.take()?;
-        let record = &mut tree.records[self.index];
-        record.recency.remove(&mut tree.nodes, node);
-        record.ledger.evictable -= value.len() as i128;
-        Some(value)
+        tree.take_value(node, self.index)
     }
 
     /// MAM-P5 to MAM-P7: the shallowest states first, but neither the tail's, nor locked ones,

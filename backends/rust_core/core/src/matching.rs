@@ -75,7 +75,7 @@ impl<V: Indices> Tree<V> {
         }
         self.stamp_path(best);
         for component in components.iter() {
-            component.finalize_match(self.layout, &mut outcome);
+            component.finalize_match(&mut outcome);
         }
         outcome
     }

@@ -57,7 +57,7 @@ impl<V: Indices> Tree<V> {
         total
     }
 
-    /// Corrects a ledger by hand (SIZE-5).
+    /// Corrects a ledger by hand (SIZE-5), to no less than nothing and no more than a `u64`.
     pub fn adjust_component_size(
         &mut self,
         id: NodeId,
@@ -79,7 +79,7 @@ impl<V: Indices> Tree<V> {
             _ => &mut ledger.protected,
         };
         let adjusted = *size + i128::from(delta);
-        if adjusted < 0 {
+        if u64::try_from(adjusted).is_err() {
             let text = format!("a size of {size} cannot change by {delta}");
             return Err(TreeError::InvalidArgument(text));
         }

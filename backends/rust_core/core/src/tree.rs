@@ -6,77 +6,22 @@ use std::sync::Arc;
 
 use crate::ComponentType;
 use crate::NodeId;
+use crate::assembly::{self, AuxiliaryConfig};
 use crate::component::{Component, Components, FULL};
 use crate::cursor::Suspended;
 use crate::error::{Result, contract};
 use crate::events::{EventFormat, EventLog};
 use crate::evict::LeafWalk;
-use crate::full::Full;
 use crate::hash::PageLayout;
 use crate::indices::Indices;
 use crate::insert::SplitUpdate;
 use crate::internal::ListWalk;
 use crate::key::{Key, NamespaceId, Namespaces};
 use crate::leaves::LeafSet;
-use crate::mamba::Mamba;
 use crate::nodes::{NO_SLOT, Nodes, Slot};
 use crate::policy::Policy;
 use crate::recency::Recency;
 use crate::sizes::Ledger;
-use crate::window::Window;
-
-/// A component beside FULL.
-#[derive(Clone, Debug)]
-pub enum AuxiliaryConfig {
-    /// A sliding window.
-    Window {
-        /// `Swa`, or the type of a further window, which is independent of the first (SWA-C8).
-        kind: ComponentType,
-        /// Units that it keeps.
-        size: usize,
-        /// Whether matches stop where it is missing (SWA-C5).
-        gates_match: bool,
-    },
-    /// Mamba states.
-    Mamba {
-        /// Units between two states; not 0 (MAM-C2).
-        chunk: usize,
-        /// States of one path (MAM-P1).
-        cap: Option<u64>,
-    },
-}
-
-impl AuxiliaryConfig {
-    fn build<V: Indices>(&self, index: usize, page_size: usize) -> Box<dyn Component<V>> {
-        match *self {
-            AuxiliaryConfig::Window {
-                kind,
-                size,
-                gates_match,
-            } => Box::new(Window {
-                kind,
-                index,
-                size,
-                gates_match,
-                is_independent: kind != ComponentType::Swa,
-            }),
-            AuxiliaryConfig::Mamba { chunk, cap } => Box::new(Mamba {
-                index,
-                grid: least_common_multiple(chunk, page_size),
-                cap,
-            }),
-        }
-    }
-}
-
-/// Saturates, since a grid beyond every length is never reached.
-fn least_common_multiple(left: usize, right: usize) -> usize {
-    let (mut divisor, mut rest) = (left, right);
-    while rest != 0 {
-        (divisor, rest) = (rest, divisor % rest);
-    }
-    (left / divisor).saturating_mul(right)
-}
 
 /// What a tree keeps of one component beside its nodes.
 pub(crate) struct Record {
@@ -184,12 +129,16 @@ impl<V: Indices> Tree<V> {
     /// # Panics
     /// If the page size is 0.
     pub fn new(config: TreeConfig) -> Self {
+        let components = assembly::components(&config.auxiliaries, config.layout.page_size);
+        Self::of_components(config, components)
+    }
+
+    /// The same tree over components that are built already.
+    pub(crate) fn of_components(
+        config: TreeConfig,
+        components: Vec<Box<dyn Component<V>>>,
+    ) -> Self {
         assert!(config.layout.page_size > 0, "a page has at least one unit");
-        let auxiliaries = config.auxiliaries.iter().enumerate();
-        let auxiliaries =
-            auxiliaries.map(|(place, one)| one.build(FULL + 1 + place, config.layout.page_size));
-        let full: Box<dyn Component<V>> = Box::new(Full);
-        let components: Components<V> = std::iter::once(full).chain(auxiliaries).collect();
         let records = components.iter().enumerate();
         let mut tree = Tree {
             layout: config.layout,
@@ -202,7 +151,7 @@ impl<V: Indices> Tree<V> {
             records: records
                 .map(|(index, one)| Record::new(index, one.kind()))
                 .collect(),
-            components,
+            components: components.into(),
             leaf_walk: None,
             suspended: None,
             clock: 0,
@@ -515,5 +464,14 @@ impl<V: Indices> Tree<V> {
         };
         *size += value.len() as i128;
         data.device = Some(value);
+    }
+
+    /// CMP-2, LRU-19: an unlocked value leaves node, list and ledger.
+    pub(crate) fn take_value(&mut self, slot: Slot, index: usize) -> Option<V> {
+        let value = self.nodes[slot].data[index].device.take()?;
+        let record = &mut self.records[index];
+        record.recency.remove(&mut self.nodes, slot);
+        record.ledger.evictable -= value.len() as i128;
+        Some(value)
     }
 }

@@ -71,10 +71,9 @@ impl<V: Indices> Component<V> for Window {
     }
 
     /// SWA-M8: where the walk went on although a window was missing.
-    fn finalize_match(&self, layout: PageLayout, outcome: &mut MatchOutcome) {
-        let pages = outcome.full_kv_hit_length / layout.page_size;
-        let aligned = pages * layout.page_size;
-        outcome.swa_branching_len = (aligned > outcome.device_prefix_len).then_some(aligned);
+    fn finalize_match(&self, outcome: &mut MatchOutcome) {
+        let cached = outcome.full_kv_hit_length;
+        outcome.swa_branching_len = (cached > outcome.device_prefix_len).then_some(cached);
     }
 
     /// SWA-I2, checked at once: an unaligned cursor could cut a page in two.
@@ -186,21 +185,13 @@ impl<V: Indices> Component<V> for Window {
 
     /// A node that nobody else holds gives its value up at once. While the receipt holds FULL
     /// there is none (SWA-L14).
-    fn release_window(
-        &self,
-        tree: &mut Tree<V>,
-        anchor: Slot,
-        receipt: &LockReceipt,
-    ) -> Result<Vec<V>> {
-        let unlocked = self.release(tree, anchor, receipt);
-        let leaves: Vec<Slot> = unlocked
-            .into_iter()
-            .filter(|&slot| tree.is_device_leaf(slot))
-            .collect();
-        let freed = leaves.into_iter();
-        Ok(freed
+    fn release_window(&self, tree: &mut Tree<V>, anchor: Slot, receipt: &LockReceipt) -> Vec<V> {
+        let mut unlocked = self.release(tree, anchor, receipt);
+        unlocked.retain(|slot| tree.is_device_leaf(*slot));
+        let leaves = unlocked.into_iter();
+        leaves
             .filter_map(|slot| self.evict_device(tree, slot))
-            .collect())
+            .collect()
     }
 
     fn acquire_host_lock(&self, tree: &mut Tree<V>, anchor: Slot, receipt: &mut LockReceipt) {
@@ -233,10 +224,7 @@ impl<V: Indices> Component<V> for Window {
     /// What is freed is named by FULL's slots, whose peers the cache finds (SWA-E10). FULL goes
     /// on reading them, hence the copy.
     fn evict_device(&self, tree: &mut Tree<V>, node: Slot) -> Option<V> {
-        let value = tree.nodes[node].data[self.index].device.take()?;
-        let record = &mut tree.records[self.index];
-        record.recency.remove(&mut tree.nodes, node);
-        record.ledger.evictable -= value.len() as i128;
+        tree.take_value(node, self.index)?;
         tree.nodes[node].full().device.as_ref().map(copy)
     }
 
