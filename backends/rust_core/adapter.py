@@ -45,6 +45,7 @@ from ..contract import (
 from .absent import DeviceTierOnly
 from .answers import (
     POOLS,
+    TYPES,
     WINDOWS,
     RustKvEvents,
     action,
@@ -249,7 +250,7 @@ class RustTreeCore(DeviceTierOnly):
             prefix_len, 0, last_node, mamba_exist, is_branch_inserted, is_declined
         )
         if adopted is not None:
-            result.adopted_ranges = {ComponentType(number): spans for number, spans in adopted}
+            result.adopted_ranges = {TYPES[number]: spans for number, spans in adopted}
         return InsertStepResult(actions, result)
 
     # --- Locks ----------------------------------------------------------------------------
@@ -258,8 +259,8 @@ class RustTreeCore(DeviceTierOnly):
         self, node_id: NodeId, skip_lock_components: Sequence[ComponentType] = ()
     ) -> IncLockRefResult:
         delta, skipped, marks = self._native.inc_lock_ref(node_id, skip_lock_components)
-        uuids = {ComponentType(number): mark for number, mark in marks}
-        return IncLockRefResult(delta, node_id, tuple(map(ComponentType, skipped)), uuids)
+        uuids = {TYPES[number]: mark for number, mark in marks}
+        return IncLockRefResult(delta, node_id, tuple([TYPES[number] for number in skipped]), uuids)
 
     def dec_lock_ref(
         self, node_id: NodeId, params: DecLockRefParams, skip_swa: bool = False
@@ -279,7 +280,7 @@ class RustTreeCore(DeviceTierOnly):
 
     def inc_host_lock_ref(self, node_id: NodeId) -> IncLockRefResult:
         marks = self._native.inc_host_lock_ref(node_id)
-        uuids = {ComponentType(number): mark for number, mark in marks}
+        uuids = {TYPES[number]: mark for number, mark in marks}
         return IncLockRefResult(None, node_id, component_host_lock_uuids=uuids)
 
     def dec_host_lock_ref(self, node_id: NodeId, params: DecLockRefParams) -> DecLockRefResult:

@@ -46,7 +46,8 @@ POOLS = {
 
 WINDOWS = (ComponentType.SWA, ComponentType.AUXILIARY_SWA)
 
-_TYPES = tuple(ComponentType)  # By number; a call of the class takes three times as long.
+TYPES = tuple(ComponentType)
+"""Components by number; a call of the class takes three times as long."""
 
 NativeFrees = list[tuple[int, torch.Tensor]]
 """What a call freed, with the number of the component."""
@@ -56,7 +57,7 @@ def freed_of_node(freed: NativeFrees, tracker: dict[ComponentType, int]) -> Free
     """What went from one node, so one tensor per component; counts it in `tracker`."""
     frees: Frees = {}
     for number, tensor in freed:
-        component = _TYPES[number]
+        component = TYPES[number]
         frees[component] = [tensor]
         tracker[component] = tensor.numel()
     return frees
@@ -66,14 +67,14 @@ def freed_by_component(freed: NativeFrees) -> Frees:
     """The freed tensors of each component in order."""
     frees: Frees = {}
     for number, tensor in freed:
-        frees.setdefault(_TYPES[number], []).append(tensor)
+        frees.setdefault(TYPES[number], []).append(tensor)
     return frees
 
 
 def offload(number: int, slots: torch.Tensor, keys: list[str], is_tail: bool) -> PoolTransfer:
     """One component's part of an offload (LNK-3)."""
     policy = PoolHitPolicy.TRAILING_PAGES if is_tail else PoolHitPolicy.ALL_PAGES
-    return PoolTransfer(POOLS[_TYPES[number]], None, slots, keys, policy)
+    return PoolTransfer(POOLS[TYPES[number]], None, slots, keys, policy)
 
 
 def split_action(raw: tuple[NodeId | None, NodeId, NodeId]) -> UpdatePendingBackupOnNodeSplit:
@@ -96,7 +97,7 @@ def action(raw: Any, value: torch.Tensor | None) -> CacheAction:
         return FreeDeviceKVFullOnly([raw[1]])
     if kind == _EVICT_EXCESS_STATES:
         return MambaEvictExcessPathStates(raw[1])
-    return _window_action(kind, _TYPES[raw[1]], raw[2:], value)
+    return _window_action(kind, TYPES[raw[1]], raw[2:], value)
 
 
 def _window_action(

@@ -11,6 +11,7 @@ from typing import Any
 from ..contract import ComponentType, TreeCore
 from ..inspection import NodeSnapshot, TreeSnapshot, dense_ranks
 from .adapter import RustTreeCore
+from .answers import TYPES
 from .native import load_inspection
 
 
@@ -24,7 +25,7 @@ def inspect_tree(core: TreeCore) -> TreeSnapshot:
     assert isinstance(core, RustTreeCore)
     state = core.native.inspect_tree()
     nodes = state["nodes"]
-    records = {ComponentType(number): record for number, *record in state["records"]}
+    records = {TYPES[number]: record for number, *record in state["records"]}
     access_ranks = dense_ranks([node["access_time"] for node in nodes])
     creation_ranks = dense_ranks([node["creation_time"] for node in nodes])
     return TreeSnapshot(
@@ -48,7 +49,7 @@ def inspect_tree(core: TreeCore) -> TreeSnapshot:
 
 def _node(node: Any, access_rank: int, creation_rank: int, is_bigram: bool) -> NodeSnapshot:
     is_root = node["parent_id"] is None
-    held = {ComponentType(number): fields for number, *fields in node["components"]}
+    held = {TYPES[number]: fields for number, *fields in node["components"]}
     return NodeSnapshot(
         node_id=node["node_id"],
         parent_id=node["parent_id"],
@@ -80,5 +81,6 @@ def _node(node: Any, access_rank: int, creation_rank: int, is_bigram: bool) -> N
 
 def _present(held: dict[ComponentType, list[Any]], place: int) -> dict[ComponentType, Any]:
     """One field of the components that have it."""
-    shown = ((component, fields[place]) for component, fields in held.items())
-    return {component: field for component, field in shown if field is not None}
+    return {
+        component: fields[place] for component, fields in held.items() if fields[place] is not None
+    }
