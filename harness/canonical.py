@@ -168,8 +168,12 @@ def _spell_out(plain: Any) -> Any:
 def _mapping(names: Names, values: dict[Any, Any]) -> Plain:
     pairs: Iterable[tuple[Any, Any]] = values.items()
     if len(values) > 1:
-        pairs = sorted(pairs, key=lambda pair: (str(type(pair[0])), pair[0]))
+        pairs = sorted(pairs, key=_by_key)
     return [[value(names, key), value(names, item)] for key, item in pairs]
+
+
+def _by_key(pair: tuple[Any, Any]) -> tuple[str, Any]:
+    return type(pair[0]).__name__, pair[0]
 
 
 def _key(names: Names, key: RadixKey) -> Plain:
@@ -207,10 +211,10 @@ def value(names: Names, item: Any) -> Plain:
 def _encoder_of(kind: type) -> Encoder:
     if issubclass(kind, msgspec.Struct):
         return _struct_encoder(kind)
-    if issubclass(kind, Enum):
-        return lambda names, item: item.value
     if issubclass(kind, int):
         return lambda names, item: int(item)
+    if issubclass(kind, Enum):
+        return lambda names, item: item.value
     return lambda names, item: repr(item)
 
 

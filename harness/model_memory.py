@@ -83,9 +83,13 @@ class ModelMemory:
         return node if [slot for page in node for slot in page.slots] == run else None
 
 
+_NAMES = {kind: kind.name.lower() for kind in ComponentType}
+_NAMES[ComponentType.AUXILIARY_SWA] = "aux_swa"
+
+
 def named(kind: ComponentType) -> str:
     """A component as traces spell it."""
-    return {ComponentType.AUXILIARY_SWA: "aux_swa"}.get(kind, kind.name.lower())
+    return _NAMES[kind]
 
 
 def short(slots: Sequence[Any]) -> str:

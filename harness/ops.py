@@ -16,6 +16,7 @@ that was never a handle).
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Literal
 
 import msgspec
@@ -514,9 +515,24 @@ def is_hostile(op: Op) -> bool:
 
 def _is_wild(op: Op) -> bool:
     """Whether an op names a handle that never was, or a bad number."""
-    refs = [getattr(op, "node", ""), getattr(op, "until", ""), *getattr(op, "nodes", ())]
-    if any(ref.startswith("bogus:") for ref in refs):
-        return True
-    limit = getattr(op, "limit", None)
-    counts = [getattr(op, "count", 0), getattr(op, "inserted_len", 0), limit]
-    return any(count is not None and count < 0 for count in counts)
+    refs, counts = _wild_fields(type(op))
+    for field in refs:
+        named = getattr(op, field)
+        for ref in (named,) if isinstance(named, str) else named:
+            if ref.startswith("bogus:"):
+                return True
+    for field in counts:
+        count = getattr(op, field)
+        if count is not None and count < 0:
+            return True
+    return False
+
+
+@cache
+def _wild_fields(kind: type[Op]) -> tuple[list[str], list[str]]:
+    """The fields of an op that name handles, and those that count."""
+    fields = kind.__struct_fields__
+    return (
+        [field for field in ("node", "until", "nodes") if field in fields],
+        [field for field in ("count", "inserted_len", "limit") if field in fields],
+    )

@@ -69,12 +69,13 @@ class ReferenceModel(EvictionModel):
             return
         known = self._prefixes
         for kind, (evictable, protected) in sizes.items():
-            is_full, name = kind is FULL, named(kind)
+            is_full = kind is FULL
             stored = known.resident if is_full else known.stored[kind]
             locked = known.protected if is_full else known.locked[kind]
-            self._expect(f"size of {name}", evictable + protected, stored)
-            if not self._unplaced:
-                self._expect(f"protected size of {name}", protected, locked)
+            if evictable + protected != stored:
+                self._expect(f"size of {named(kind)}", evictable + protected, stored)
+            elif protected != locked and not self._unplaced:
+                self._expect(f"protected size of {named(kind)}", protected, locked)
 
     # --- Match and paths ------------------------------------------------------------------
 

@@ -208,6 +208,8 @@ class LocalSide:
 
     @staticmethod
     def _take(items: list[Any]) -> list[Any]:
+        if not items:
+            return []
         taken = list(items)
         items.clear()
         return taken

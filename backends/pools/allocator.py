@@ -70,11 +70,12 @@ class Allocator(ABC):
 
     def free_list(self) -> list[int]:
         """Units in the order in which they will be handed out; staged ones are not among them."""
-        return [int(unit) for unit in self._free_units.copy().tolist()]
+        units: list[int] = self._free_units.copy().tolist()
+        return units
 
     def staged_list(self) -> list[int]:
         """Units that wait to be merged into the free list (`need_sort`), in order of release."""
-        return [int(unit) for batch in self._staged for unit in batch.tolist()]
+        return [unit for batch in self._staged for unit in batch.tolist()]
 
     def allocated_list(self) -> list[int]:
         """Units that are out, ascending."""
