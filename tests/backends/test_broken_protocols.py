@@ -196,8 +196,8 @@ def test_a_host_lock_is_released_once_and_with_its_own_receipt(tree: Tree) -> No
     receipt = core.inc_host_lock_ref(leaf).to_dec_params()
     tree.refuses(lambda: core.dec_host_lock_ref(other, receipt))
     tree.refuses(lambda: core.dec_lock_ref(leaf, receipt))
-    entries: dict[ComponentType, int | None]
-    for entries in ({}, {SWA: 5, AUX: 5}):
+    foreign: list[dict[ComponentType, int | None]] = [{}, {SWA: 5, AUX: 5}]
+    for entries in foreign:
         spoilt = DecLockRefParams(leaf, (), {}, entries)
         tree.refuses(partial(core.dec_host_lock_ref, leaf, spoilt))
     core.dec_host_lock_ref(leaf, receipt)

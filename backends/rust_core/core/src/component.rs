@@ -3,7 +3,8 @@
 //! The tree walks and restructures; what that means for a component's values, locks and lists is
 //! decided behind these hooks, one group for each group of rules (CMP, SWA, MAM). The tree calls
 //! them in component order and releases in reversed order (CMP-9). Only FULL, which every node
-//! has, and the calls that name a component by its type are told apart.
+//! has, and the calls that name a component by its type are told apart. What a further component
+//! has to write is shown by the test in `fourth`.
 
 use std::sync::Arc;
 
