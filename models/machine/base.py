@@ -161,7 +161,7 @@ class TreeMachine(RuleBasedStateMachine):
                 self.walks.add(op.component)
             elif isinstance(op, ops.WalkEnd):
                 self.walks.discard(op.component)
-            elif type(op) not in KEEPS_WALKS:
+            elif isinstance(op, ops.Reset) or type(op) not in KEEPS_WALKS:
                 self.walks.clear()
             elif isinstance(op, ops.Lock) and not (op.host or op.force):
                 self.walks.intersection_update({"full"})
