@@ -45,6 +45,23 @@ def optional_unsigned(value: Any, name: str) -> int | None:
     return None if value is None else unsigned(value, name)
 
 
+def integer(value: Any, name: str) -> int:
+    """An `int`, no `bool`: a figure of the configuration or a handle."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} must be an int, got {type(value).__name__}")
+    return value
+
+
+def size(value: Any, name: str) -> int:
+    """A positive figure that fits in 64 unsigned bits (CFG-1, SWA-C3, MAM-C4)."""
+    if value is None:
+        raise InvalidArgumentError(f"{name} must be given")
+    number = integer(value, name)
+    if number < 1:
+        raise InvalidArgumentError(f"{name} must be at least 1, got {number}")
+    return unsigned(number, name)
+
+
 def flag(value: Any, name: str) -> bool:
     """A real `bool` (BND-24)."""
     if value is not True and value is not False:
@@ -65,9 +82,7 @@ def optional_text(value: Any, name: str) -> str | None:
 
 def handle(value: Any) -> int:
     """A node handle: an `int`, no `bool`, that fits in 64 unsigned bits (NODE-5)."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"a node handle must be an int, got {type(value).__name__}")
-    return unsigned(value, "a node handle")
+    return unsigned(integer(value, "a node handle"), "a node handle")
 
 
 def component(value: Any) -> ComponentType:

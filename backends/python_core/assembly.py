@@ -11,7 +11,6 @@ from ..contract import (
     AuxiliaryWindow,
     CacheInitParams,
     ComponentType,
-    InvalidArgumentError,
     UnsupportedError,
 )
 from . import arguments
@@ -47,7 +46,10 @@ def auxiliary_makers(params: CacheInitParams, page_size: int) -> list[AuxiliaryM
     components = tuple(params.tree_components or ())
     auxiliary = components[1:]
     if components[:1] != (ComponentType.FULL,) or auxiliary not in _SUPPORTED:
-        raise UnsupportedError(f"there is no core for the components {components}")
+        raise UnsupportedError(
+            f"no core has the components {components}: FULL comes first, then what there is of "
+            "SWA, AUXILIARY_SWA (which needs SWA) and MAMBA, in this order"
+        )
     overrides = params.component_registry_override or {}
     expected = {ComponentType.AUXILIARY_SWA} & set(auxiliary)
     if not isinstance(overrides, Mapping) or set(overrides) != expected:
@@ -65,8 +67,9 @@ def auxiliary_makers(params: CacheInitParams, page_size: int) -> list[AuxiliaryM
 
 
 def _window(params: CacheInitParams, gates_match: bool) -> AuxiliaryMaker:
-    length = _positive(params.sliding_window_size, "sliding_window_size")
-    draft_length = arguments.unsigned(params.draft_swa_window, "draft_swa_window")
+    length = arguments.size(params.sliding_window_size, "sliding_window_size")
+    draft_length = arguments.integer(params.draft_swa_window, "draft_swa_window")
+    draft_length = arguments.unsigned(draft_length, "draft_swa_window")
     return partial(
         WindowComponent,
         component_type=ComponentType.SWA,
@@ -81,22 +84,13 @@ def _independent_window(override: Any, gates_match: bool) -> AuxiliaryMaker:
     return partial(
         IndependentWindowComponent,
         component_type=ComponentType.AUXILIARY_SWA,
-        length=_positive(override.sliding_window_size, "the second sliding_window_size"),
+        length=arguments.size(override.sliding_window_size, "the second sliding_window_size"),
         gates_match=gates_match,
     )
 
 
 def _mamba(params: CacheInitParams, page_size: int) -> AuxiliaryMaker:
-    chunk_size = _positive(params.mamba_cache_chunk_size, "mamba_cache_chunk_size")
-    states_max = arguments.signed(params.mamba_max_states_per_path, "mamba_max_states_per_path")
+    chunk_size = arguments.size(params.mamba_cache_chunk_size, "mamba_cache_chunk_size")
+    states_max = arguments.integer(params.mamba_max_states_per_path, "mamba_max_states_per_path")
+    states_max = arguments.signed(states_max, "mamba_max_states_per_path")
     return partial(MambaComponent, grid=lcm(chunk_size, page_size), states_max=states_max)
-
-
-def _positive(value: Any, name: str) -> int:
-    """A positive integer; `InvalidArgumentError` without one or for 0 or less (SWA-C3, MAM-C4)."""
-    if value is None:
-        raise InvalidArgumentError(f"{name} is missing")
-    number = arguments.signed(value, name)
-    if number < 1:
-        raise InvalidArgumentError(f"{name} must be at least 1, got {number}")
-    return number

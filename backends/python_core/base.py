@@ -41,7 +41,7 @@ class CoreBase(TreeCore):
         Raises `TypeError`, `OverflowError` or `InvalidArgumentError` for a bad value, and
         `UnsupportedError` for a component or mode that this core does not have.
         """
-        page_size = _page_size(params.page_size)
+        page_size = arguments.size(params.page_size, "page_size")
         is_eagle = arguments.flag(params.is_eagle, "is_eagle")
         sessions = arguments.flag(params.enable_session_radix_cache, "enable_session_radix_cache")
         events = EventRecorder(
@@ -188,15 +188,6 @@ class CoreBase(TreeCore):
     @supports_rotation_base.setter
     def supports_rotation_base(self, value: bool) -> None:
         raise AttributeError("supports_rotation_base is fixed")
-
-
-def _page_size(value: Any) -> int:
-    """A positive `int`, no `bool`, that fits in 64 unsigned bits (CFG-1)."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"page_size must be an int, got {type(value).__name__}")
-    if value < 1:
-        raise InvalidArgumentError(f"page_size must be at least 1, got {value}")
-    return arguments.unsigned(value, "page_size")
 
 
 def lacking(component_type: ComponentType) -> ContractError:

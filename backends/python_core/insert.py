@@ -267,7 +267,9 @@ class InsertCalls(CoreBase):
         for component in self._tree.auxiliary:
             evicted_len = request.evicted_lens.get(component.component_type, 0)
             if isinstance(component, Window) and evicted_len % self.page_size:
-                raise InvalidArgumentError(f"an evicted length of {evicted_len} ends in a page")
+                raise InvalidArgumentError(
+                    f"an evicted length of {evicted_len} units is not whole pages: round it down"
+                )
         has_states = self._find_component(ComponentType.MAMBA) is not None
         if has_states and request.key.length:
             arguments.state_slot(request.mamba_value, self.device)

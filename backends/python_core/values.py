@@ -144,7 +144,8 @@ class ValueCalls(CoreBase):
         if not isinstance(component, AuxiliaryComponent):
             raise ContractError("FULL's value is set by inserts alone")
         if node is self._tree.root or component.data(node).device_value is not None:
-            raise ContractError(f"node {node.id} takes no value of {component_type.name}")
+            name = component_type.name
+            raise ContractError(f"node {node.id} is the root, or has a value of {name} already")
         if len(value) != component.value_length(node):
             raise ContractError(f"{len(value)} entries do not fit node {node.id}")
         component.store(node, value)

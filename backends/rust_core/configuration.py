@@ -5,6 +5,7 @@ Checks what the native types don't say by themselves. Hides which sets of compon
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -51,13 +52,21 @@ def native_auxiliaries(params: CacheInitParams) -> tuple[list[NativeWindow], Nat
     components = tuple(params.tree_components or ())
     override = params.component_registry_override or {}
     if components not in _SETS:
-        raise UnsupportedError("the Rust core has no such set of components")
+        raise UnsupportedError(
+            f"the Rust core has no components {components}: FULL comes first, then what there is "
+            "of SWA, AUXILIARY_SWA (which needs SWA) and MAMBA, in this order"
+        )
     if params.enable_session_radix_cache:
         raise UnsupportedError("the Rust core has no sessions")
-    if set(override) != {_AUXILIARY} & set(components) or not all(
-        isinstance(window, AuxiliaryWindow) for window in override.values()
+    if (
+        not isinstance(override, Mapping)
+        or set(override) != {_AUXILIARY} & set(components)
+        or not all(isinstance(window, AuxiliaryWindow) for window in override.values())
     ):
-        raise UnsupportedError("the Rust core takes no component from outside but a second window")
+        raise UnsupportedError(
+            "component_registry_override must hold an AuxiliaryWindow for AUXILIARY_SWA if that "
+            "is among the components, and nothing else"
+        )
     windows = []
     if _SWA in components:
         size = _size("sliding_window_size", params.sliding_window_size)
@@ -70,6 +79,8 @@ def native_auxiliaries(params: CacheInitParams) -> tuple[list[NativeWindow], Nat
         return windows, None
     chunk = _size("mamba_cache_chunk_size", params.mamba_cache_chunk_size)
     cap = _integer("mamba_max_states_per_path", params.mamba_max_states_per_path)
+    if not -(2**63) <= cap < 2**63:
+        raise OverflowError("mamba_max_states_per_path does not fit 64 signed bits")
     return windows, (chunk, None if cap < 0 else cap)
 
 
@@ -99,7 +110,7 @@ def device(allocator: Any) -> torch.device:
 
 
 def _size(name: str, value: Any) -> int:
-    """A positive number; None counts as not positive."""
+    """A positive number; to leave it out is as bad as one that is not positive."""
     if value is None:
         raise InvalidArgumentError(f"{name} must be given")
     if _integer(name, value) < 1:
@@ -108,14 +119,13 @@ def _size(name: str, value: Any) -> int:
 
 
 def _count(name: str, value: Any) -> int:
-    if _integer(name, value) < 0:
-        raise InvalidArgumentError(f"{name} must not be negative")
+    """A number that fits 64 unsigned bits."""
+    if not 0 <= _integer(name, value) < 2**64:
+        raise OverflowError(f"{name} does not fit 64 unsigned bits")
     return int(value)
 
 
 def _integer(name: str, value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{name} must be an int")
-    if value >= 2**64:
-        raise OverflowError(f"{name} does not fit 64 bits")
     return int(value)

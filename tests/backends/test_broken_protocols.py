@@ -1,7 +1,7 @@
 """Callers that break the protocol of windows and states: both our cores refuse them alike.
 
-Every refusal is a `ContractError` and leaves the whole state as it was, and a core that refused
-goes on working.
+Every refusal is a typed error and leaves the whole state as it was, and a core that refused goes
+on working.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from treedrift.backends.contract import (
     RecoverSWAWithLockedFull,
     SWARebuild,
     TreeCore,
+    UnsupportedError,
 )
 from treedrift.backends.inspection import TreeSnapshot
 from treedrift.backends.registry import local_backend
@@ -37,6 +38,13 @@ from treedrift.backends.registry import local_backend
 FULL, SWA, MAMBA = ComponentType.FULL, ComponentType.SWA, ComponentType.MAMBA
 AUX = ComponentType.AUXILIARY_SWA
 STATE = torch.tensor([7])
+BUILDABLE: dict[str, Any] = {
+    "page_size": 2,
+    "tree_components": (FULL, SWA, AUX, MAMBA),
+    "sliding_window_size": 2,
+    "component_registry_override": {AUX: AuxiliaryWindow(2)},
+    "mamba_cache_chunk_size": 2,
+}
 
 
 class Tree:
@@ -47,15 +55,8 @@ class Tree:
         if backend.inspect is None:
             pytest.skip("the core shows its state only as an inspection build")
         self._show = backend.inspect
-        self.core = backend.create(
-            CacheInitParams(
-                page_size=2,
-                tree_components=(FULL, SWA, AUX, MAMBA),
-                sliding_window_size=2,
-                component_registry_override={AUX: AuxiliaryWindow(2)},
-                mamba_cache_chunk_size=2,
-            )
-        )
+        self.build = backend.create
+        self.core = self.build(CacheInitParams(**BUILDABLE))
 
     def begin(self, *tokens: int, first: int = 10, **fields: Any) -> InsertStepResult:
         """Begin an insert of consecutive slots."""
@@ -241,6 +242,56 @@ def test_a_window_that_was_asked_for_does_not_fit_a_node_cut_meanwhile(tree: Tre
         lambda: tree.core.set_component_device_value(rebuild.node_id, SWA, rebuild.source_value)
     )
     assert tree.finish(tree.core.resume_insert()).prefix_len == 4
+    tree.state()
+
+
+# --- Figures ------------------------------------------------------------------------------
+
+SIZES: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "page_size": lambda value: {"page_size": value},
+    "window": lambda value: {"sliding_window_size": value},
+    "second window": lambda value: {"component_registry_override": {AUX: AuxiliaryWindow(value)}},
+    "chunk": lambda value: {"mamba_cache_chunk_size": value},
+}
+NO_SIZES: list[tuple[Any, type[Exception]]] = [
+    (None, InvalidArgumentError),
+    (0, InvalidArgumentError),
+    (-(2**64), InvalidArgumentError),
+    (2**64, OverflowError),
+    (True, TypeError),
+    (1.0, TypeError),
+    ("1", TypeError),
+]
+NO_FIGURES: list[tuple[dict[str, Any], type[Exception]]] = [
+    *((of(value), error) for of in SIZES.values() for value, error in NO_SIZES),
+    ({"draft_swa_window": -1}, OverflowError),
+    ({"draft_swa_window": 2**64}, OverflowError),
+    ({"draft_swa_window": None}, TypeError),
+    ({"mamba_max_states_per_path": 2**63}, OverflowError),
+    ({"mamba_max_states_per_path": -(2**63) - 1}, OverflowError),
+    ({"mamba_max_states_per_path": True}, TypeError),
+    ({"component_registry_override": [AUX]}, UnsupportedError),
+    ({"component_registry_override": {AUX: 2}}, UnsupportedError),
+]
+
+
+@pytest.mark.parametrize(("fields", "error"), NO_FIGURES)
+def test_no_core_is_built_of_bad_figures(
+    tree: Tree, fields: dict[str, Any], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        tree.build(CacheInitParams(**BUILDABLE | fields))
+
+
+@pytest.mark.parametrize("of", SIZES.values(), ids=SIZES)
+def test_the_largest_figures_serve(tree: Tree, of: Callable[[Any], dict[str, Any]]) -> None:
+    tree.core = tree.build(CacheInitParams(**BUILDABLE | of(2**64 - 1)))
+    leaf = tree.leaf(1, 2, 3, 4)
+    receipt = tree.lock(leaf)
+    tree.insert(1, 2, 3, 4, 5, 6, first=20, prev_prefix_len=2)
+    tree.core.dec_lock_ref(leaf, receipt)
+    tree.core.evict_device_start(SWA, 2**64 - 1)
+    tree.core.evict_device_next_node(SWA, {})
     tree.state()
 
 

@@ -87,7 +87,8 @@ impl<V: Indices> Component<V> for Window {
         if evicted.is_multiple_of(layout.page_size as u64) {
             return Ok(());
         }
-        let text = format!("an evicted length of {evicted} units is not whole pages");
+        let text =
+            format!("an evicted length of {evicted} units is not whole pages: round it down");
         Err(TreeError::InvalidArgument(text))
     }
 
