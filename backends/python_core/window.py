@@ -198,25 +198,24 @@ class Window(AuxiliaryComponent):
 
     def check_release_host(self, node: Node, receipt: DecLockRefParams) -> None:
         """Refuse a receipt whose window has no host lock (SWA-L20)."""
-        self._host_locked_segment(node, receipt)
+        self._locked_segment(node, receipt, is_host=True)
 
     def release_host(self, node: Node, receipt: DecLockRefParams) -> None:
         """Take the host lock off the window of a receipt (SWA-L20)."""
-        for each in self._host_locked_segment(node, receipt):
+        for each in self._locked_segment(node, receipt, is_host=True):
             self.data(each).host_lock_ref -= 1
 
-    def _locked_segment(self, node: Node, receipt: DecLockRefParams) -> list[Node]:
-        segment = self._segment(node, receipt.component_lock_uuids, is_host=False)
+    def _locked_segment(
+        self, node: Node, receipt: DecLockRefParams, *, is_host: bool = False
+    ) -> list[Node]:
+        """The segment of a receipt; `ContractError` unless all of it is locked on this tier."""
+        uuids = receipt.component_host_lock_uuids if is_host else receipt.component_lock_uuids
+        segment = self._segment(node, uuids, is_host=is_host)
         for each in segment:
-            if self.data(each).lock_ref <= 0:
-                raise ContractError(f"node {each.id} holds no window lock to release")
-        return segment
-
-    def _host_locked_segment(self, node: Node, receipt: DecLockRefParams) -> list[Node]:
-        segment = self._segment(node, receipt.component_host_lock_uuids, is_host=True)
-        for each in segment:
-            if self.data(each).host_lock_ref <= 0:
-                raise ContractError(f"node {each.id} holds no host lock of a window")
+            data = self.data(each)
+            if (data.host_lock_ref if is_host else data.lock_ref) <= 0:
+                lock = f"{'host' if is_host else 'device'} lock of {self.component_type.name}"
+                raise ContractError(f"node {each.id} holds no {lock} to release")
         return segment
 
     def _segment(
