@@ -72,7 +72,9 @@ def _log_rows(cores: dict[str, Lockstep], log: Path, options: argparse.Namespace
 
         hybrid = measure.read_log(log, options.requests, page_size, HYBRID)
         clients = {name: lockstep.clients[name] for name, lockstep in cores.items()}
-        runs = {name: (client, config, ops) for name, client in clients.items()}
+        runs: dict[str, measure.Run] = {
+            name: (client, config, ops) for name, client in clients.items()
+        }
         runs |= {f"hybrid {name}": (client, *hybrid) for name, client in clients.items()}
         times = measure.time_runs(runs, options.rounds, tick)
         floor = measure.time_floor(config, ops, requests, options.rounds)
