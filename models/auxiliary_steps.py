@@ -34,7 +34,7 @@ def walk(case: Case) -> None:
         if chance.flip(0.35):
             # What is split, refreshed or added must not lead a walk astray.
             chance.pick((core.match, core.match, core.insert, core.shatter, core.ask))(case)
-    if chance.flip(0.04):
+    if chance.flip(0.1):
         # That ends the walks as well (SWA-E1, MAM-E14).
         out.append(ops.Reset())
         case.running = case.locks = 0
@@ -53,6 +53,19 @@ def pressed(case: Case) -> None:
     if case.chance.flip(0.5):
         core.insert(case)
     core.unlock(case)
+
+
+def held_split(case: Case) -> None:
+    """Nodes are locked, on the device or the host, and split; then one lock is released."""
+    chance, keys, is_host = case.chance, case.keys, case.chance.flip(0.4)
+    base, namespace = keys.base(), case.namespace()
+    case.ops.append(ops.CoreInsert(base, namespace))
+    case.ops += [ops.Lock(chance.pick(LIVE), host=is_host) for _ in range(chance.between(1, 3))]
+    for _ in range(chance.between(1, 2)):
+        part = base[: keys.near_boundary(len(base))]
+        case.ops.append(ops.CoreMatch([*part, keys.token()], namespace))
+    case.ops.append(ops.Unlock(chance.below(6), is_host))
+    case.locks += 1
 
 
 # --- Windows --------------------------------------------------------------------------------
@@ -185,6 +198,10 @@ def capped(case: Case) -> None:
             out.append(ops.CoreInsert(base[: keys.near_boundary(end)], namespace))
         if flip(0.08):
             break
+    if flip(0.4):
+        # States that were given up come back all at once.
+        out += [ops.StoreValue(case.chance.pick(LIVE), "mamba") for _ in range(4)]
+        out += [ops.CapPath(case.chance.pick(LIVE)) for _ in range(2)]
     if flip(0.5):
         cap_path(case)
 

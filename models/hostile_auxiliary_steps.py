@@ -64,7 +64,7 @@ def stranded(case: Case) -> None:
     case.locks += 1
     window = chance.pick(case.windows)
     out.append(ops.WalkStart(case.config.capacity, window))
-    for _ in range(chance.between(1, 4)):
+    for _ in range(chance.between(2, 8)):
         out += (ops.WalkNext(window), ops.EvictLeaf())
     if chance.flip(0.6):
         out.append(ops.WalkEnd(window))

@@ -80,6 +80,7 @@ AUXILIARY_CORE_STEPS: Table = {
     "aux_walk": (1.0, auxiliary.walk),
     "store": (0.5, auxiliary.store),
     "pressed": (0.5, auxiliary.pressed),
+    "held_split": (0.4, auxiliary.held_split),
 }
 WINDOW_CORE_STEPS: Table = {
     "recover": (1.2, auxiliary.recover),

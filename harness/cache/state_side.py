@@ -12,7 +12,7 @@ from treedrift.backends.contract import ComponentType, DecLockRefParams, NodeId
 from treedrift.backends.pools import NO_SLOT, StatePool
 
 from .controller import Controller
-from .findings import OracleFinding
+from .findings import CacheError, OracleFinding
 from .requests import Request, Tracking
 
 MAMBA = ComponentType.MAMBA
@@ -42,7 +42,10 @@ class StateSide:
 
     def source(self, node_id: NodeId) -> torch.Tensor | None:
         """The cached state of the node that a match ended on (MAM-M15)."""
-        return self._controller.core.get_component_device_value(node_id, MAMBA)
+        state = self._controller.core.get_component_device_value(node_id, MAMBA)
+        if state is not None and state.numel() != 1:
+            raise CacheError(f"a node has a state of {state.numel()} slots")
+        return state
 
     def slot_for_copy(self, node_id: NodeId) -> torch.Tensor | None:
         """A slot for a copy of a node's state; the node is locked while others go (MAM-M16)."""

@@ -32,6 +32,9 @@ PLACES = {
     "unbacked-tokens-forgotten": r"evict_device_leaf\.result\.unbacked_tokens",
     "first-hash-for-last": r"hash_value",
     "host-lock-without-host-value": r"inc_host_lock_ref\.result|host_lock",
+    "branch-left-at-default": r"swa_branching_seqlen|begin_insert",
+    "split-moves-state-up": r"match_prefix\.result|mamba",
+    "freed-peers-stay-mapped": r"window_mapping",
 }
 """Where a drill shows first, by a comparison or an oracle."""
 
@@ -54,6 +57,7 @@ def test_a_drill_is_caught_where_it_shows(name: str) -> None:
     assert catch.signature in replayed(catch.trace, DRILLS[name])
     header = catch.trace.header
     assert (header.signature, header.rule) == (catch.signature, DRILLS[name].rule)
+    assert header.profile == DRILLS[name].profile
     assert (header.expect, header.pair) == ("diverges", pair_of(DRILLS[name]))
 
 
