@@ -62,7 +62,8 @@ class LockModel(ModelMemory):
         self._quotas.clear()
         end = self._ends.get(node_id)
         if end is None:
-            self.is_lost |= bool(kinds)
+            # Even a lock of FULL alone decides how a window is recovered (SWA-I7).
+            self.is_lost |= bool(kinds or self._windows)
             return
         for kind in self._kinds:
             told = kind in result.component_lock_uuids
