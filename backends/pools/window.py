@@ -106,15 +106,18 @@ class WindowPool:
         slots = self.allocator.alloc(int(fresh.sum()) * page)
         if slots is None:
             return None
-        known[fresh] = slots[::page]
-        return known.index_select(0, places) + full % page
+        known.masked_scatter_(fresh, slots[::page])
+        return known.index_select(0, places) + full.remainder(page)
 
     def _open_pages(self, full: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """For each full slot which of its pages it is in; the window page of each, 0 for none."""
-        page = self._page_size
-        full_pages, places = torch.unique_consecutive(full // page, return_inverse=True)
+        pages = self._pages_of(full)
+        full_pages, places = torch.unique_consecutive(pages, return_inverse=True)
         peers = self._by_page.index_select(0, full_pages).amax(1)
-        return places, peers // page * page
+        return places, self._pages_of(peers) * self._page_size
+
+    def _pages_of(self, slots: torch.Tensor) -> torch.Tensor:
+        return slots.div(self._page_size, rounding_mode="floor")
 
     # --- Frees ----------------------------------------------------------------------------
 
@@ -135,7 +138,8 @@ class WindowPool:
         if self._page_size == 1:
             peers = self.translate(full)
         else:
-            peers = self._by_page.index_select(0, torch.unique(full // self._page_size)).view(-1)
+            pages = torch.unique(self._pages_of(full))
+            peers = self._by_page.index_select(0, pages).view(-1)
         self.allocator.free(peers[peers > 0])
         self._forget_pages(full)
 
@@ -143,15 +147,17 @@ class WindowPool:
         if self._page_size == 1:
             self.clear_mapping(full)
         else:
-            self._by_page.index_fill_(0, full // self._page_size, 0)
+            self._by_page.index_fill_(0, self._pages_of(full), 0)
 
     # --- Contents -------------------------------------------------------------------------
 
     def write(self, full: torch.Tensor, fingerprints: torch.Tensor) -> None:
         """Fill the peers of those full slots that have one."""
         peers = self.translate(full)
-        mapped = peers > 0
-        self.kv.write(peers[mapped], fingerprints[mapped])
+        if full.numel() and int(peers.min()) <= 0:
+            mapped = peers > 0
+            peers, fingerprints = peers[mapped], fingerprints[mapped]
+        self.kv.write(peers, fingerprints)
 
     def holds(self, full: torch.Tensor, fingerprints: torch.Tensor) -> bool:
         """Whether every full slot has a peer that holds its fingerprint; a ring holds all."""
