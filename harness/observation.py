@@ -83,23 +83,20 @@ def sizes(
 
     A tree of FULL alone has nothing to tell of the others.
     """
+    evictable, protected = core.component_evictable_size, core.component_protected_size
     told = [
-        core.component_evictable_size(FULL),
-        core.component_protected_size(FULL),
+        evictable(FULL),
+        protected(FULL),
         int(core.has_ongoing_insert()),
         pools.allocator.available_size(),
         requests,
     ]
     for kind in AUXILIARIES if len(components) > 1 else ():
         if kind in components:
-            pool = pool_of(pools, kind)
-            told += [
-                core.component_evictable_size(kind),
-                core.component_protected_size(kind),
-                pool.available_size(),
-            ]
+            free = pool_of(pools, kind).available_size()
+            told += (evictable(kind), protected(kind), free)
         else:
-            told += [0, 0, 0]
+            told += (0, 0, 0)
     return told
 
 
