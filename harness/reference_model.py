@@ -13,7 +13,6 @@ lists and counters. It judges no order of recency and no hit counts.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from ..backends.contract import (
@@ -52,11 +51,14 @@ class ReferenceModel(EvictionModel):
         if method == "reset":
             return lambda result: self._forget()
         handler = _HANDLERS.get(method)
-        return partial(self._hear, handler) if handler is not None else None
+        if handler is None:
+            return None
 
-    def _hear(self, handler: Callable[..., None], *call: Any, **keywords: Any) -> None:
-        if not self.is_lost:
-            handler(self, *call, **keywords)
+        def hear(*call: Any, **keywords: Any) -> None:
+            if not self.is_lost:
+                handler(self, *call, **keywords)
+
+        return hear
 
     def failed(self, method: str, error: Exception) -> None:
         """A call raised; what it had changed by then is unknown unless it was refused."""
