@@ -72,7 +72,7 @@ class StatePool:
     def alloc(self, count: int) -> torch.Tensor | None:
         """`count` slots, or None with nothing taken; single ones from an open group (POOL-43)."""
         if count == 1 and self._group:
-            return self.tensor([self._group.pop(0)])
+            return self.tensor([self._one()])
         return self.allocator.alloc(count)
 
     def free(self, slots: torch.Tensor) -> None:
@@ -116,13 +116,16 @@ class StatePool:
         rest = [
             slot for entry, slot in enumerate(states.buffer) if entry != keep and slot != NO_SLOT
         ]
-        self.free(self.tensor(rest))
+        if rest:
+            self.free(self.tensor(rest))
 
     def _one(self) -> int:
-        slots = self.alloc(1)
+        if self._group:
+            return self._group.pop(0)
+        slots = self.allocator.alloc(1)
         if slots is None:
             raise PoolError("no state, although one was free")
-        return int(slots[0])
+        return int(slots)
 
     def tensor(self, slots: list[int]) -> torch.Tensor:
         """Slots as an index tensor of this pool."""
