@@ -381,10 +381,6 @@ class Cache(Controller):
         self.pools.table.free_row(request.row)
         self.requests.remove(request)
 
-    def linker_ack(self, success: bool) -> bool:
-        """The oldest offload lands or fails (LKW-24). False when none is in flight."""
-        return self.linker.ack(success)
-
     def private_slots(self, request: Request) -> torch.Tensor:
         """Slots of a live request that the tree does not own (CTL-40, CTL-60)."""
         return request.slots[request.protected_len : request.computed_len]

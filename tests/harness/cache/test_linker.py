@@ -35,9 +35,9 @@ def test_an_offload_is_built_locked_and_marked_in_this_order(bench: Callable[...
     (pending,) = side.cache.linker.pending
     assert (pending.node_id, pending.publish, pending.session_id) == (node, [node], "s1")
     assert side.core.protected_size() == 3
-    assert side.cache.linker_ack(True)
+    assert side.cache.linker.ack(True)
     assert names(side) == ["finish_external_linker_offload", "dec_lock_ref"]
-    assert not side.cache.linker_ack(True)
+    assert not side.cache.linker.ack(True)
     side.check()
 
 
@@ -60,7 +60,7 @@ def test_a_split_offload_publishes_both_parts(bench: Callable[..., Any]) -> None
     offered = [args[0] for name, args in side.core.calls if name.startswith("build_external")]
     assert offered == [upper, lower]
     assert len(side.cache.linker.pending) == 3
-    while side.cache.linker_ack(True):
+    while side.cache.linker.ack(True):
         pass
     side.core.calls.clear()
     insert(side, 1, 2, 3, 4)
@@ -80,7 +80,7 @@ def test_a_full_transport_refuses_and_is_asked_again_later(bench: Callable[..., 
         "inc_lock_ref",
         "dec_lock_ref",
     ]
-    assert side.cache.linker_ack(True)
+    assert side.cache.linker.ack(True)
     insert(side, 7, 8)
     assert side.cache.linker.pending[-1].node_id == refused
     side.check()
@@ -91,7 +91,7 @@ def test_an_offload_in_flight_keeps_its_slots(bench: Callable[..., Any]) -> None
     insert(side, 1, 2, 3)
     side.cache.evict(EvictParams(num_tokens=8))
     assert side.pools.allocator.available_size() == 5
-    side.cache.linker_ack(True)
+    side.cache.linker.ack(True)
     assert side.cache.findings == []
     side.cache.evict(EvictParams(num_tokens=8))
     assert side.pools.allocator.available_size() == 8
@@ -101,7 +101,7 @@ def test_slots_that_change_before_an_offload_lands_are_found(bench: Callable[...
     side = bench(linker=True)
     insert(side, 1, 2, 3)
     side.pools.kv.cells[2] = 99
-    side.cache.linker_ack(True)
+    side.cache.linker.ack(True)
     assert [finding.oracle for finding in side.cache.findings] == ["kv_content"]
 
 
