@@ -46,7 +46,12 @@ GUILTY: list[tuple[str, list[AnyOp], Config, str]] = [
     ("partial-match-refused", [FOUR, CoreMatch([1, 2])], Config(), "reference_model: "),
     ("full-hit-left-at-default", [FOUR, CoreMatch([1, 2])], Config(), "reference_model: "),
     ("salt-no-part-of-the-key", [FOUR, SALTED], Config(), "kv_content: "),
-    ("action-of-another-type", FORK, Config(), "reference_model: an insert frees [5, 6] by"),
+    (
+        "action-of-another-type",
+        FORK,
+        Config(),
+        "reference_model: an insert asks for FreeDeviceKVFullOnly of",
+    ),
     ("prefix-len-of-the-new-path", [FOUR], Config(), "reference_model: prefix_len of an insert"),
     ("last-node-above-the-leaf", [FOUR], Config(), "reference_model: the node of a prefix of 4"),
     (
