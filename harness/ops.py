@@ -238,7 +238,8 @@ class Lock(Op, tag="lock"):
 
     A device lock ends open walks of auxiliary components first, which must not meet a lock between
     two steps (SWA-E4, MAM-E16); `force` leaves them open (hostile). Skipping a window but not
-    `mamba` is hostile: the window may go under a locked state (MAM-L14).
+    `mamba` is hostile: the window may go under a locked state (MAM-L14). One that skips `full`
+    but locks a window or a state must say `force`: released cores find fault with it (SWA-V5).
     """
 
     node: NodeRef

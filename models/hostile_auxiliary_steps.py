@@ -82,7 +82,7 @@ def without_full(case: Case) -> None:
     for _ in range(case.chance.between(1, 3)):
         case.ops += (
             ops.CoreInsert(case.keys.base() + case.keys.some(case.page + 1), case.namespace()),
-            ops.Lock(case.chance.pick(LIVE), skip),
+            ops.Lock(case.chance.pick(LIVE), skip, force=True),
         )
         if case.chance.flip(0.2):
             core.match(case)

@@ -52,7 +52,7 @@ def test_a_split_offload_publishes_both_parts(bench: Callable[..., Any]) -> None
     assert first.node_id == lower
     assert second.publish == [second.node_id]
     side.core.calls.clear()
-    assert side.cache.linker_ack(False)
+    assert side.cache.linker.ack(False)
     finish = next(args for name, args in side.core.calls if name.startswith("finish"))
     assert finish == ([upper, lower], lower, False)
     side.core.calls.clear()
