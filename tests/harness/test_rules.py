@@ -24,7 +24,10 @@ from treedrift.harness.rule_pattern import Pattern
 from treedrift.harness.rule_patterns import PATTERNS
 from treedrift.harness.rule_texts import RULE_TEXTS
 from treedrift.harness.rules import place_of, rule_numbered, rule_of, words_of
+from treedrift.harness.state_texts import STATE_TEXTS
 from treedrift.harness.trace import OP_TYPES, read_trace
+from treedrift.harness.window_texts import WINDOW_TEXTS
+from treedrift.models.drills import DRILLS
 
 KNOWN = Path(__file__).parents[2] / "corpora/known"
 HARNESS = Path(rules.__file__).parent
@@ -263,10 +266,27 @@ def test_every_rule_has_a_number_and_one_sentence() -> None:
         assert text.count(". ") == 0
 
 
-def test_texts_are_those_of_rules_that_decide_or_that_the_ledger_names() -> None:
+def test_every_rule_that_patterns_the_ledger_or_a_drill_name_has_a_text() -> None:
+    assert named_rules() - RULE_TEXTS.keys() == set()
+
+
+def test_other_texts_are_those_of_windows_and_states() -> None:
+    told = RULE_TEXTS.keys() - WINDOW_TEXTS.keys() - STATE_TEXTS.keys()
+    assert told - named_rules() == set()
+    assert {number.partition("-")[0] for number in WINDOW_TEXTS} == {"SWA"}
+    assert {number.partition("-")[0] for number in STATE_TEXTS} == {"MAM"}
+
+
+def test_no_two_rules_say_the_same() -> None:
+    assert len(set(RULE_TEXTS.values())) == len(RULE_TEXTS)
+
+
+def named_rules() -> set[str]:
+    """Rules that a user can meet: in a divergence, in the ledger and with a drill."""
     decide = {one.rule for one in PATTERNS}
     known = {read_trace(path).header.rule for path in sorted(KNOWN.glob("*.jsonl"))}
-    assert decide | known == RULE_TEXTS.keys()
+    drilled = {drill.rule for drill in DRILLS.values()}
+    return {number for number in decide | known | drilled if number}
 
 
 # --- What decides -------------------------------------------------------------------------
