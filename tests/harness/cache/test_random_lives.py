@@ -42,7 +42,7 @@ def step(side: Any, rng: random.Random) -> None:
     if cache.waiting and rng.random() < 0.3:
         cache.readmit(rng.choice(cache.waiting))
     if rng.random() < 0.2:
-        cache.linker_ack(rng.random() < 0.7)
+        cache.linker.ack(rng.random() < 0.7)
 
 
 def live(side: Any, seed: str, steps: int) -> None:
@@ -53,7 +53,7 @@ def live(side: Any, seed: str, steps: int) -> None:
         side.check()
     for request in list(side.cache.requests):
         side.cache.finish(request)
-    while side.cache.linker_ack(True):
+    while side.cache.linker.ack(True):
         pass
     side.check()
     assert side.core.protected_size() == 0
