@@ -197,7 +197,7 @@ def _value_fact(name: str, value: Any) -> dict[str, str]:
 def _orders(lists: dict[int, list[int]], handle: int) -> dict[str, str]:
     """Where a node stands in the list of each component, the most recent one first."""
     return {
-        f"{name} order": f"{name} {lists[kind].index(handle) + 1} from the most recent"
+        f"{name} order": f"{name} order {lists[kind].index(handle) + 1}"
         for kind, name in OTHERS.items()
         if handle in lists.get(kind, ())
     }
