@@ -11,6 +11,10 @@ from .rule_pattern import EVICTING, INSERTING, Pattern, each, fields
 WINDOWS = ("swa", "auxiliary_swa")
 """Windows as places name them, by their component."""
 
+MATCHING = ("core_match", "touch", "arrive", "readmit")
+STORING = ("core_insert", "prefill", "checkpoint", "finish")
+"""Ops that match, and those that insert: one of both is what moved an entry of a list."""
+
 
 def _of_windows(rule: str, *places: str, op: str = "*") -> list[Pattern]:
     """Patterns for what mappings hold of a window."""
@@ -59,6 +63,7 @@ def _action_patterns() -> list[Pattern]:
     answers += [f"call.{method}.result.cache_actions" for method in EVICTING]
     for place in [*steps, *answers]:
         found += [
+            *fields("SWA-I20", place, "source_value", about="length"),
             *fields("SWA-A5", place, "source_value"),
             *fields("SWA-A6", place, "kept_full", "incoming_full"),
             *fields("SWA-A7", place, "full_indices", "swa_indices"),
@@ -74,6 +79,7 @@ def _eviction_patterns() -> list[Pattern]:
     ]
     counts = [f"call.{method}.result.tracker" for method in EVICTING]
     return [
+        *_victim_patterns(),
         *_of_windows("SWA-E10", *frees),
         *each("MAM-A2", *[f"{place}.mamba*" for place in frees]),
         *_of_windows("SWA-E7", *counts),
@@ -90,8 +96,39 @@ def _eviction_patterns() -> list[Pattern]:
         *each("MAM-E6", f"{walk}*", about="mamba"),
         *_about_windows("SWA-E2", start),
         *each("MAM-E1", start, about="mamba"),
-        *each("MAM-P8", "call.evict_excess_path_states.filled*"),
+        *each("MAM-P6", "call.evict_excess_path_states.filled*"),
         *each("MAM-P5", "call.evict_excess_path_states*"),
+    ]
+
+
+def _victim_patterns() -> list[Pattern]:
+    """What a step or an eviction took: by the component that walks, and the one that loses."""
+    step, leaf = (
+        f"call.{method}.result.device_frees"
+        for method in ("evict_device_next_node", "evict_device_leaf")
+    )
+    found = []
+    for walking in WINDOWS:
+        found += [
+            *each("SWA-E6", f"{step}.{walking}*", about=walking),
+            *each("SWA-E8", f"{step}.*", about=walking),
+        ]
+    return [
+        *found,
+        *each("MAM-E6", f"{step}.mamba*", about="mamba"),
+        *each("MAM-D7", f"{step}.*", about="mamba"),
+        *[one for kind in WINDOWS for one in each("SWA-E9", f"{leaf}.{kind}*", about="None")],
+        *each("MAM-E17", f"{leaf}.mamba*", about="None"),
+    ]
+
+
+def _insert_argument_patterns() -> list[Pattern]:
+    """What the cache handed to an insert."""
+    given = "call.begin_insert.params"
+    return [
+        *fields("SWA-Q1", given, "component_evicted_seqlens", "swa_branching_seqlen"),
+        *fields("MAM-R5", given, "mamba_value"),
+        *fields("CTL-38", given, "key", "value"),
     ]
 
 
@@ -122,6 +159,8 @@ def _state_patterns() -> list[Pattern]:
     """What is seen between two ops: sizes, pools, nodes."""
     windows = ("swa", "aux_swa")
     return [
+        *each("RST-3", "sizes.*_evictable", "sizes.*_protected", op="reset"),
+        *each("MAM-L13", "sizes.mamba_evictable", "sizes.mamba_protected", op="early_release"),
         *each("SWA-D5", *[f"sizes.{kind}_evictable" for kind in windows]),
         *each("SWA-D5", *[f"sizes.{kind}_protected" for kind in windows]),
         *each("SWA-A1", *[f"sizes.{kind}_free" for kind in windows]),
@@ -137,22 +176,40 @@ def _state_patterns() -> list[Pattern]:
 def _snapshot_patterns() -> list[Pattern]:
     node = "snapshot.nodes"
     return [
+        *each("RST-3", "snapshot.open_walks*", op="reset"),
+        *_of_windows("SWA-S1", f"{node}.lock_ref", op="core_match"),
         *_of_windows("SWA-L7", f"{node}.lock_ref", op="unlock"),
         *_of_windows("SWA-L13", f"{node}.lock_ref", op="release_window"),
         *_of_windows("SWA-L1", f"{node}.lock_ref"),
+        *_of_windows("SWA-L19", f"{node}.host_lock_ref"),
+        *each("MAM-S1", f"{node}.lock_ref.mamba", f"{node}.host_lock_ref.mamba", op="core_match"),
         *each("MAM-L2", f"{node}.lock_ref.mamba", op="unlock"),
         *each("MAM-L1", f"{node}.lock_ref.mamba"),
         *_of_windows("SWA-D2", f"{node}.device_value"),
         *each("MAM-D1", f"{node}.device_value.mamba*"),
+        *_of_windows("SWA-S4", f"{node}.device_lock_uuid", op="core_match"),
         *_of_windows("SWA-L2", f"{node}.device_lock_uuid"),
-        *_of_windows("SWA-U2", "snapshot.lru_lists", op="core_match"),
-        *_of_windows("SWA-U2", "snapshot.lru_lists", op="touch"),
-        *_of_windows("SWA-I25", "snapshot.lru_lists", op="core_insert"),
-        *_of_windows("SWA-V1", "snapshot.lru_lists"),
-        *each("MAM-M6", "snapshot.lru_lists.mamba*", op="core_match"),
-        *each("MAM-V1", "snapshot.lru_lists.mamba*"),
+        *_list_patterns(),
         *_of_windows("SWA-V3", "snapshot.evictable", "snapshot.protected"),
         *each("MAM-V3", "snapshot.evictable.mamba", "snapshot.protected.mamba"),
+    ]
+
+
+def _list_patterns() -> list[Pattern]:
+    """Lists of recency, by what an op does to them."""
+    windows, states = "snapshot.lru_lists", "snapshot.lru_lists.mamba*"
+    found = []
+    for op in MATCHING:
+        found += [*_of_windows("SWA-U2", windows, op=op), *each("MAM-M6", states, op=op)]
+    for op in STORING:
+        found += [*_of_windows("SWA-I25", windows, op=op), *each("MAM-I8", states, op=op)]
+    return [
+        *found,
+        *_of_windows("SWA-U4", windows, op="store_value"),
+        *_of_windows("SWA-U4", windows, op="attach_window"),
+        *each("MAM-I15", states, op="store_value"),
+        *_of_windows("SWA-V1", windows),
+        *each("MAM-V1", states),
     ]
 
 
@@ -183,6 +240,7 @@ COMPONENT_PATTERNS: list[Pattern] = [
     *_match_patterns(),
     *_insert_patterns(),
     *_action_patterns(),
+    *_insert_argument_patterns(),
     *_lock_patterns(),
     *_eviction_patterns(),
     *_question_patterns(),

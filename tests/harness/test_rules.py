@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from treedrift.backends import contract, inspection
-from treedrift.backends.contract import TreeCore, errors, results
+from treedrift.backends.contract import InsertParams, TreeCore, errors, results
 from treedrift.harness import rules
 from treedrift.harness.compare import NODE_FACTS, SIZE_NAMES, Divergence
 from treedrift.harness.recorder import PROPERTIES, SETTINGS, parameters_of, recorded_methods
@@ -118,6 +118,7 @@ def call_places() -> list[Place]:
         found += [(f"call.{name}.ok|{error}", ()) for error in ERRORS]
         found += [(f"call.{name}.error.handle", ()), (f"extra.{name}", ())]
     found += [(f"call.{name} =.ok|{error}", ()) for name in SETTINGS for error in ERRORS]
+    found += [(f"call.begin_insert.params.{name}", ()) for name in InsertParams.__struct_fields__]
     found += [("call.evict_excess_path_states.filled", ()), ("call.take_events.grouping.X", ())]
     return found
 
@@ -335,6 +336,22 @@ def named_rules() -> set[str]:
         (divergence("sizes.mamba_free", "finish"), "MAM-A3"),
         (divergence("snapshot.nodes[2].lock_ref.swa", "unlock"), "SWA-L7"),
         (divergence("tree.node.swa_value"), "SWA-D2"),
+        (divergence("snapshot.lru_lists.swa[3]", "arrive"), "SWA-U2"),
+        (divergence("snapshot.lru_lists.mamba[3]", "store_value"), "MAM-I15"),
+        (divergence("snapshot.nodes[2].device_lock_uuid.swa", "core_match"), "SWA-S4"),
+        (divergence("snapshot.nodes[2].device_lock_uuid.swa", "lock"), "SWA-L2"),
+        (divergence("calls[3].evict_device_next_node(swa).result.device_frees.swa"), "SWA-E6"),
+        (divergence("calls[3].evict_device_next_node(swa).result.device_frees.mamba"), "SWA-E8"),
+        (divergence("calls[3].evict_device_next_node(mamba).result.device_frees.swa"), "MAM-D7"),
+        (
+            divergence("calls[3].evict_device_leaf.result.device_frees.swa", left=[[1]]),
+            "SWA-E9",
+        ),
+        (
+            divergence("calls[0].begin_insert.params.component_evicted_seqlens.swa", "finish"),
+            "SWA-Q1",
+        ),
+        (divergence("calls[1].evict_excess_path_states.filled[0][0].length"), "MAM-P6"),
         (divergence("reference_model: size of mamba is 1, must be 2", kind="oracle"), "MAM-V3"),
         (divergence("calls[0].take_events.grouping.BlockRemoved"), "EVT-20"),
         (divergence("calls.end_insert"), "INS-7"),
