@@ -238,7 +238,7 @@ WINDOW_TEXTS = {
     "SWA-S7": "A split changes no size of a window.",
     "SWA-S8": "After a split both halves are asked anew whether they are leaves.",
     "SWA-U1": "What an insert walks over gets no newer in a window's list.",
-    "SWA-U2": "A match makes the nodes of its last window newer, the deepest most.",
+    "SWA-U2": "A match or insert makes the nodes of its last window newer, the deepest most.",
     "SWA-U3": "Locked windows are refreshed like any others.",
     "SWA-U4": "A window that is stored by hand enters its list as the newest.",
     "SWA-V1": "A window's list holds exactly the nodes that have its value.",
