@@ -46,6 +46,8 @@ class LockModel(ModelMemory):
         self._quotas.clear()
         known, end = self._prefixes, self._ends.get(node_id)
         if end is None:
+            # Even a lock of FULL alone decides how a window is recovered (SWA-I7).
+            self.is_lost |= bool(self._windows)
             self._unplaced[node_id] += change
             if not self._unplaced[node_id]:
                 del self._unplaced[node_id]
@@ -62,8 +64,7 @@ class LockModel(ModelMemory):
         self._quotas.clear()
         end = self._ends.get(node_id)
         if end is None:
-            # Even a lock of FULL alone decides how a window is recovered (SWA-I7).
-            self.is_lost |= bool(kinds or self._windows)
+            self.is_lost |= bool(kinds)
             return
         for kind in self._kinds:
             told = kind in result.component_lock_uuids
