@@ -33,8 +33,8 @@ PLACES = {
     "first-hash-for-last": r"hash_value",
     "host-lock-without-host-value": r"inc_host_lock_ref\.result|host_lock",
     "branch-left-at-default": r"swa_branching_seqlen|begin_insert",
-    "split-moves-state-up": r"match_prefix\.result|mamba",
-    "freed-peers-stay-mapped": r"window_mapping",
+    "split-moves-state-up": r"match_prefix\.result|mamba|begin_insert\.result\.actions",
+    "freed-peers-stay-mapped": r"window_mapping|conservation",
 }
 """Where a drill shows first, by a comparison or an oracle."""
 
