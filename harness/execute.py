@@ -169,8 +169,9 @@ class CoreOps:
             self.core.enable_external_cache_linker = bool(op.value)
         elif op.flag == "write_back":
             # A host lock that is released in another mode than it was taken in may stay counted
-            # (LOCK-26), so no cache changes the mode while one is held.
-            if not self.references.host_locks:
+            # (LOCK-26), and so may one that outlived its node (SWA-L22). No cache changes the
+            # mode while one is left: under write-back nothing above it could be dropped.
+            if not (self.references.host_locks or self.references.has_lost_host_lock):
                 self.core.is_write_back = bool(op.value)
         else:
             self.core.write_through_threshold = op.value

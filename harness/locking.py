@@ -59,6 +59,9 @@ def unlock(side: CoreOps, op: ops.Unlock) -> None:
         _unlock_falsely(side, held[op.lock % len(held)], op)
     elif op.host:
         one = held.pop(op.lock % len(held))
+        if not side.references.is_live(one.node):
+            # Its node was evicted meanwhile, and windows above it stay locked (SWA-L22).
+            side.references.has_lost_host_lock = True
         side.core.dec_host_lock_ref(one.node, one.receipt.to_dec_params())
     else:
         _unlock_own(side, held.pop(op.lock % len(held)), op.skip_swa)

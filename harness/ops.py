@@ -409,7 +409,7 @@ class MarkStored(Op, tag="mark_stored"):
 
 
 class SetFlag(Op, tag="set_flag"):
-    """Change a setting of the core between two ops; `write_back` only without a host lock held."""
+    """Change a setting of the core between two ops; `write_back` only without a host lock left."""
 
     flag: Flag
     value: int

@@ -65,6 +65,7 @@ class References:
     stale: list[NodeId] = field(default_factory=list)
     locks: list[HeldLock] = field(default_factory=list)
     host_locks: list[HeldLock] = field(default_factory=list)
+    has_lost_host_lock: bool = False
     released: list[HeldLock] = field(default_factory=list)
     pins: list[NodeId] = field(default_factory=list)
     walks: dict[ComponentType, Walk] = field(default_factory=dict)
@@ -116,3 +117,4 @@ class References:
         self.released.extend(self.locks)
         for held in (self.locks, self.host_locks, self.pins, self.walks):
             held.clear()
+        self.has_lost_host_lock = False
