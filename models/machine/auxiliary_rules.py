@@ -6,6 +6,8 @@ others.
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import strategies as st
 from hypothesis.stateful import MultipleResults, precondition, rule
 
@@ -71,19 +73,20 @@ class AuxiliaryRules(CoreRules):
         owned=st.just(0) | of("cuts"),
     )
     def insert_without_window(
-        self, key: list[int], namespace: ops.Namespace, gone: dict[str, int], owned: int
+        self, key: list[int], namespace: ops.Namespace, gone: dict[str, Any], owned: int
     ) -> MultipleResults[Handle]:
         """A key that has lost a part of its window."""
-        ranges = {"track_adopted_ranges": bool(owned)}
-        self.run(ops.CoreInsert(key, namespace, owned=owned, **ranges, **gone))  # type: ignore[arg-type]
+        insert = ops.CoreInsert(key, namespace, owned=owned, **gone)
+        insert.track_adopted_ranges = bool(owned)
+        self.run(insert)
         return self.new_handles()
 
     @on("recover")
     @rule(target=HANDLES, key=of("keys"), again=of("gone"))
-    def recover(self, key: list[int], again: dict[str, int]) -> MultipleResults[Handle]:
+    def recover(self, key: list[int], again: dict[str, Any]) -> MultipleResults[Handle]:
         """A key without any window, and the same key with some of it."""
-        gone = dict.fromkeys(again, len(key))
-        self.run(ops.CoreInsert(key, **gone), ops.CoreInsert(key, **again))  # type: ignore[arg-type]
+        gone: dict[str, Any] = dict.fromkeys(again, len(key))
+        self.run(ops.CoreInsert(key, **gone), ops.CoreInsert(key, **again))
         return self.new_handles()
 
     @on("release_window")

@@ -11,6 +11,7 @@ import json
 import traceback
 from array import array
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,6 +28,7 @@ from treedrift.backends.contract import (
     ContractError,
     CorePoisonedError,
     FreeDeviceKV,
+    Frees,
     InsertParams,
     InsertProtocolError,
     InvalidArgumentError,
@@ -421,7 +423,8 @@ def cores_with_other_state_figures_live_side_by_side(build: Callable[..., Any]) 
             tokens = range(1, length + 1)
             value, slot = torch.arange(length), torch.tensor([state])
             params = InsertParams(key=key(*tokens), value=value, mamba_value=slot)
-            step, freed = core.begin_insert(params), {}  # type: ignore[var-annotated]
+            freed: Frees = {}
+            step = core.begin_insert(params)
             for action in step.actions:
                 if isinstance(action, MambaEvictExcessPathStates):
                     core.evict_excess_path_states(action.tail_node_id, freed, {}, [])
@@ -432,11 +435,12 @@ def cores_with_other_state_figures_live_side_by_side(build: Callable[..., Any]) 
 
 def a_second_window_is_refused(build: Callable[..., Any]) -> None:
     second = ComponentType.AUXILIARY_SWA
-    for more in (
+    refused: list[dict[str, Any]] = [
         {"tree_components": (FULL, SWA, second)},
         {"component_registry_override": {second: AuxiliaryWindow(2)}},
-    ):
-        raises(UnsupportedError, lambda more=more: build(sliding_window_size=4, **more))  # type: ignore[misc]
+    ]
+    for more in refused:
+        raises(UnsupportedError, partial(build, sliding_window_size=4, **more))
 
 
 def a_panic_poisons_a_native_core_alone(build: Callable[..., Any]) -> None:
