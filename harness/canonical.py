@@ -13,7 +13,8 @@ from __future__ import annotations
 import ctypes
 import zlib
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from enum import Enum
 from functools import lru_cache
 from operator import attrgetter
@@ -69,6 +70,8 @@ class Names:
     def __init__(self) -> None:
         self._handles: dict[NodeId, int] = {}
         self._receipts: dict[int, int] = {}
+        self._handle_list: list[NodeId] = []
+        self._receipt_list: list[int] = []
         self.told: dict[NodeId, None] = {}
         self.is_looking = False
 
@@ -78,10 +81,20 @@ class Names:
             return None
         number = self._handles.get(handle)
         if number is None:
-            number = self._handles[handle] = len(self._handles)
+            number = self._handles[handle] = len(self._handle_list)
+            self._handle_list.append(handle)
         if not self.is_looking and handle not in self.told:
             self.told[handle] = None
         return number
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """Calls in here tell ops of no handle."""
+        self.is_looking = True
+        try:
+            yield
+        finally:
+            self.is_looking = False
 
     def is_new(self, handle: NodeId) -> bool:
         """Whether no op has been told of a handle yet."""
@@ -97,7 +110,25 @@ class Names:
 
     def receipt(self, uuid: int | None) -> Plain:
         """The number of a lock boundary id."""
-        return None if uuid is None else self._receipts.setdefault(uuid, len(self._receipts))
+        if uuid is None:
+            return None
+        number = self._receipts.get(uuid)
+        if number is None:
+            number = self._receipts[uuid] = len(self._receipt_list)
+            self._receipt_list.append(uuid)
+        return number
+
+    def handle_in(self, other: Names, handle: NodeId) -> NodeId:
+        """The handle of another side that has the same number; one without a number as it is."""
+        number = self._handles.get(handle)
+        is_there = number is not None and number < len(other._handle_list)
+        return other._handle_list[number] if number is not None and is_there else handle
+
+    def receipt_in(self, other: Names, uuid: int | None) -> int | None:
+        """The lock boundary id of another side that has the same number, as `handle_in`."""
+        number = None if uuid is None else self._receipts.get(uuid)
+        is_there = number is not None and number < len(other._receipt_list)
+        return other._receipt_list[number] if number is not None and is_there else uuid
 
 
 def _make_weights(count: int) -> torch.Tensor:
@@ -136,13 +167,13 @@ def sequence(names: Names, values: list[Any] | tuple[Any, ...]) -> Plain:
     """Elements of a list; length and checksum when it is a long one."""
     if not values:
         return []
-    plain = [item if type(item) in _ATOMS else value(names, item) for item in values]
+    plain = [item if type(item) in ATOMS else value(names, item) for item in values]
     if len(plain) <= INLINE_MAX:
         return plain
     return ["long", len(plain), zlib.crc32(pack(plain))]
 
 
-_ATOMS = frozenset({type(None), bool, int, str, float})
+ATOMS = frozenset({type(None), bool, int, str, float})
 """Types that msgpack holds as they are, so they need no encoder."""
 
 _PACKER = msgspec.msgpack.Encoder()
@@ -200,7 +231,7 @@ _ENCODERS: dict[type, Encoder] = {
 def value(names: Names, item: Any) -> Plain:
     """Any value of the contract as plain data."""
     kind = type(item)
-    if kind in _ATOMS:
+    if kind in ATOMS:
         return item
     encoder = _ENCODERS.get(kind)
     if encoder is None:
@@ -248,7 +279,7 @@ def _struct_encoder(kind: type[msgspec.Struct], inner: Encoder = value) -> Encod
     def encode(names: Names, item: Any) -> Plain:
         plain = [label]
         plain += [
-            (found if type(found) in _ATOMS else inner(names, found))
+            (found if type(found) in ATOMS else inner(names, found))
             if encoder is None
             else encoder(names, found)
             for encoder, found in zip(encoders, read(item), strict=True)
@@ -273,7 +304,7 @@ def whole(names: Names, item: Any) -> Plain:
 
 def _elements(names: Names, item: Any) -> Plain:
     if isinstance(item, (list, tuple)):
-        return [one if type(one) in _ATOMS else _elements(names, one) for one in item]
+        return [one if type(one) in ATOMS else _elements(names, one) for one in item]
     return value(names, item)
 
 
@@ -286,7 +317,7 @@ def argument(names: Names, item: Any) -> Plain:
     What a cache passes is made from ops and from earlier answers, whose contents are compared.
     """
     kind = type(item)
-    if kind in _ATOMS:
+    if kind in ATOMS:
         return item
     encoder = _ARGUMENT_ENCODERS.get(kind)
     if encoder is None:

@@ -211,8 +211,14 @@ def describe_end(call: list[Any]) -> str:
 
 
 def describe_op(op: Op) -> str:
-    """An op as text: its kind, and the operands that are not their defaults."""
+    """An op as text: its kind, and the operands that are not their defaults; runs as `1..9`."""
     plain = msgspec.structs.asdict(op)
+    runs = plain.pop("runs", None)
+    if runs:
+        spans = [
+            f"{first}..{first + count - 1}" if count > 1 else str(first) for first, count in runs
+        ]
+        plain["tokens"] = [*plain["tokens"], *spans]
     required = {
         field.name for field in msgspec.structs.fields(op) if field.required and field.name in plain
     }

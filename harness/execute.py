@@ -8,7 +8,7 @@ and returns the slots that nobody took. Larger families of ops have files of the
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -29,6 +29,7 @@ from .config import COMPONENT_NAMES, Config
 from .inserting import Inserts
 from .misuse import misuse
 from .references import References
+from .tokens import key_tokens
 
 SWA, MAMBA = ComponentType.SWA, ComponentType.MAMBA
 
@@ -68,7 +69,7 @@ class CoreOps:
 
     def key(
         self,
-        tokens: list[int],
+        tokens: Iterable[int],
         namespace: ops.Namespace,
         limit: int | None = None,
         is_bigram: bool = False,
@@ -90,7 +91,7 @@ class CoreOps:
         page = self.config.page_size
         return length if length < 0 else length // page * page
 
-    def content(self, tokens: list[int], namespace: ops.Namespace, length: int) -> torch.Tensor:
+    def content(self, tokens: Iterable[int], namespace: ops.Namespace, length: int) -> torch.Tensor:
         """What the slots of a key's first units hold."""
         space = (namespace.extra_key, namespace.cache_salt)
         device = self.cache.pools.kv.cells.device
@@ -104,21 +105,26 @@ class CoreOps:
 
     def match(self, op: ops.CoreMatch) -> None:
         """Look a key up, and check what is found."""
-        key = self.key(op.tokens, op.namespace, op.limit)
+        tokens = key_tokens(op)
+        key = self.key(tokens, op.namespace, op.limit)
         if op.device_only:
-            self.core.match_full_device_prefix(key)
+            _, node, _ = self.core.match_full_device_prefix(key)
+            self.references.remember(op.answer, node)
             return
         result = self.core.match_prefix(MatchPrefixParams(key))
+        self.references.remember(op.answer, result.last_device_node)
         self.cache.apply(result.cache_actions)
         if result.device_prefix_len:
-            self._check_content(op, result)
+            self._check_content(tokens, op.namespace, result)
 
-    def _check_content(self, op: ops.CoreMatch, result: MatchResult) -> None:
+    def _check_content(
+        self, tokens: array[int], namespace: ops.Namespace, result: MatchResult
+    ) -> None:
         """What a match returns must be computed from the tokens that were matched."""
         pools, length = self.cache.pools, result.device_prefix_len
         root = self.core.root_node_handle()
         slots = self.core.collect_full_device_indices(result.last_device_node, root)
-        expected = self.content(op.tokens, op.namespace, length)
+        expected = self.content(tokens, namespace, length)
         if not pools.kv.holds(slots, expected):
             self._tell(f"a match of {length} units returns KV of another prefix")
         for kind, window in pools.windows.items():

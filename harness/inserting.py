@@ -7,6 +7,7 @@ free what it did not want, and the rest is returned when the insert ends, howeve
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,11 @@ from ..backends.contract import (
     InsertParams,
     InsertResult,
     InsertStepResult,
+    NodeId,
     RadixKey,
 )
 from . import ops
+from .tokens import key_tokens
 from .walking import close_auxiliary_walks, close_walks
 
 if TYPE_CHECKING:
@@ -33,10 +36,14 @@ Starts = dict[ComponentType, int]
 
 @dataclass
 class Given:
-    """Slots that an insert was given; `state` holds one Mamba slot or is None."""
+    """Slots that an insert was given; `state` holds one Mamba slot or is None.
+
+    `answer` is the number under which the node of its result is kept, if any.
+    """
 
     fresh: torch.Tensor
     state: torch.Tensor | None
+    answer: int | None = None
 
 
 class Inserts:
@@ -53,11 +60,13 @@ class Inserts:
         if not op.force:
             self.settle()
         self._end_walks_before_offloads()
-        length = self._side.units(self._side.key(op.tokens, op.namespace, op.limit))
+        tokens = key_tokens(op)
+        length = self._side.units(self._side.key(tokens, op.namespace, op.limit))
         given = self._allocate(length, self._live_starts(op, length))
         if given is None:
             return
-        params = self._params(op, given, length)
+        given.answer = op.answer
+        params = self._params(op, tokens, given, length)
         if self.suspended is not None:
             self._begin_forced(params, given)
             return
@@ -94,6 +103,8 @@ class Inserts:
         given, self.suspended = self.suspended, None
         self._side.cache.apply(self._side.core.end_insert())
         if given is not None:
+            if result is not None:
+                self._side.references.remember(given.answer, result.last_device_node)
             self._return_leftovers(given, result)
 
     def _step(self, step: InsertStepResult) -> None:
@@ -144,17 +155,20 @@ class Inserts:
                 return None
         return Given(fresh, state)
 
-    def _params(self, op: ops.CoreInsert, given: Given, length: int) -> InsertParams:
+    def _params(
+        self, op: ops.CoreInsert, tokens: array[int], given: Given, length: int
+    ) -> InsertParams:
         side, fresh = self._side, given.fresh
-        key, given_tokens = side.key(op.tokens, op.namespace, op.limit), op.tokens
+        key = side.key(tokens, op.namespace, op.limit)
         if op.value == "none":
             # Then the tokens are the slots (INS-11), so they must be slots that we own.
-            given_tokens = fresh.tolist() + [0] * (side.core.is_eagle and length > 0)
-            key = side.key(given_tokens, op.namespace)
+            slots = fresh.tolist() + [0] * (side.core.is_eagle and length > 0)
+            tokens = array("q", slots)
+            key = side.key(tokens, op.namespace)
         previous, values = 0, fresh
         if op.owned > 0 and length and op.raw_prev is None:
             previous, values = self._share(key, fresh, op.owned)
-        self._write(given, side.content(given_tokens, op.namespace, length))
+        self._write(given, side.content(tokens, op.namespace, length))
         params = InsertParams(
             key=key,
             value=_value_of_kind(op.value, values),
@@ -212,23 +226,35 @@ class Inserts:
 
     def _return_leftovers(self, given: Given, result: InsertResult | None) -> None:
         """Free the given slots that neither the tree took nor an action freed."""
-        self._return_slots(given.fresh)
-        self._return_stray_peers(given.fresh)
+        end = None if result is None else result.last_device_node
+        self._return_slots(given.fresh, end)
+        self._return_stray_peers(given.fresh, end)
         if given.state is not None:
             self._return_state(given.state, result)
 
-    def _return_slots(self, fresh: torch.Tensor) -> None:
-        in_tree = set(self._side.core.all_values_flatten().tolist())
-        unused = [slot not in in_tree for slot in fresh.tolist()]
-        if not any(unused):
+    def _return_slots(self, fresh: torch.Tensor, end: NodeId | None) -> None:
+        unused = fresh[~torch.isin(fresh, self._taken(end))]
+        if not unused.numel():
             return
-        are_out = self._side.cache.pools.allocator.are_out(fresh)
-        pairs = zip(fresh.tolist(), unused, are_out, strict=True)
-        left = [slot for slot, is_unused, is_out in pairs if is_unused and is_out]
-        if left:
-            self._free(torch.tensor(left, dtype=torch.int64, device=fresh.device))
+        are_out = self._side.cache.pools.allocator.are_out(unused)
+        left = unused[torch.tensor(are_out, device=unused.device)]
+        if left.numel():
+            self._free(left)
 
-    def _return_stray_peers(self, fresh: torch.Tensor) -> None:
+    def _taken(self, end: NodeId | None) -> torch.Tensor:
+        """The tree's slots among which are all that an insert added; `end` is its result's node.
+
+        An insert adds slots to the path of its own key alone (INS-41), so one that has a result
+        need not look at the whole tree, which takes as long as the tree is large.
+        """
+        core = self._side.core
+        if end is None:
+            return core.all_values_flatten()
+        # Ops are told of nothing here that they were not told before.
+        with self._side.references.names.looking():
+            return core.collect_full_device_indices(end, core.root_node_handle())
+
+    def _return_stray_peers(self, fresh: torch.Tensor, end: NodeId | None) -> None:
         """Free second-window peers of slots that the tree took for the sake of the first window.
 
         Only a caller that owns a part of a node makes them: the second window leaves out what the
@@ -238,7 +264,7 @@ class Inserts:
         window = self._side.cache.pools.windows.get(AUXILIARY)
         if window is None:
             return
-        for node in self._side.references.live():
+        for node in self._side.references.live() if end is None else [end]:
             for one in core.collect_path_info([node])[0]:
                 full = core.get_component_device_value(one.node_id, FULL)
                 value = core.get_component_device_value(one.node_id, AUXILIARY)

@@ -9,9 +9,9 @@ core itself, also out of protocol; `hostile` says which ones only our own cores 
 (the released cores assert, panic or accept in silence there).
 
 A node reference is text: `root`; `live:3` (the fourth handle that is alive, counted from the
-oldest and modulo their number); `stale:0` (the first handle that has died); `offered` (what the
-open walk offered last); `request:1` (the node that request 1 has locked); `bogus:-1` (a number
-that was never a handle).
+oldest and modulo their number); `stale:0` (the first handle that has died); `answer:7` (the node
+that the op with answer 7 answered, while it is alive); `offered` (what the open walk offered last);
+`request:1` (the node that request 1 has locked); `bogus:-1` (a number that was never a handle).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Literal
 import msgspec
 
 NodeRef = str
+Run = tuple[int, int]
 ComponentName = Literal["full", "swa", "mamba", "aux_swa"]
 Flag = Literal["storage", "linker", "write_back", "write_through_threshold", "buffer_only"]
 ValueKind = Literal["slots", "none", "short", "float", "flat"]
@@ -181,16 +182,22 @@ class NameAdapter(Op, tag="name_adapter"):
 
 
 class CoreMatch(Op, tag="core_match"):
-    """`match_prefix`; with `device_only`, `match_full_device_prefix`. `limit` caps the key."""
+    """`match_prefix`; with `device_only`, `match_full_device_prefix`. `limit` caps the key.
+
+    The key is `tokens`, then the consecutive ones of each of `runs`: its first token, and how many.
+    The node that is answered is kept as `answer:N` under the number `answer`.
+    """
 
     tokens: list[int]
     namespace: Namespace = DEFAULT_NAMESPACE
     limit: int | None = None
     device_only: bool = False
+    runs: list[Run] = []
+    answer: int | None = None
 
 
 class CoreInsert(Op, tag="core_insert"):
-    """Insert `tokens` with fresh slots.
+    """Insert `tokens`, then those of `runs`, with fresh slots; for `runs` see `core_match`.
 
     `owned` says how many leading units the caller already shares with the tree (its
     `prev_prefix_len`, cut to what is matched); `raw_prev` passes a `prev_prefix_len` as it is
@@ -201,6 +208,8 @@ class CoreInsert(Op, tag="core_insert"):
     `swa_evicted` and `aux_evicted` are the evicted lengths of the windows, cut to whole pages,
     `raw_evicted` one that is passed for both as it is (hostile, SWA-I2). `branch` is the branching
     length (SWA-I24). `state` other than `fresh` is hostile: no Mamba state, or two (MAM-I5).
+
+    Once the insert has a result, its node is kept as `answer:N` under the number `answer`.
     """
 
     tokens: list[int]
@@ -221,6 +230,8 @@ class CoreInsert(Op, tag="core_insert"):
     value: ValueKind = "slots"
     suspend: bool = False
     force: bool = False
+    runs: list[Run] = []
+    answer: int | None = None
 
 
 class CoreResume(Op, tag="core_resume"):

@@ -69,6 +69,7 @@ class References:
     released: list[HeldLock] = field(default_factory=list)
     pins: list[NodeId] = field(default_factory=list)
     walks: dict[ComponentType, Walk] = field(default_factory=dict)
+    answers: dict[int, NodeId] = field(default_factory=dict)
 
     def is_live(self, node: NodeId) -> bool:
         """Whether the core still knows a handle."""
@@ -105,6 +106,9 @@ class References:
         if kind == "stale":
             self._refresh()
             return self.stale[index % len(self.stale)] if self.stale else None
+        if kind == "answer":
+            answered = self.answers.get(index)
+            return answered if answered is not None and self.is_live(answered) else None
         if kind == "request":
             return request_nodes[index % len(request_nodes)] if request_nodes else None
         if kind == "offered":
@@ -112,9 +116,14 @@ class References:
             return offered[-1] if offered else None
         return index
 
+    def remember(self, answer: int | None, node: NodeId | None) -> None:
+        """Keep the node that an op answered under its number, if it has one."""
+        if answer is not None and node is not None:
+            self.answers[answer] = node
+
     def forget_tree(self) -> None:
-        """The tree was emptied: receipts, pins and walks of before are dead."""
+        """The tree was emptied: receipts, pins, walks and answers of before are dead."""
         self.released.extend(self.locks)
-        for held in (self.locks, self.host_locks, self.pins, self.walks):
+        for held in (self.locks, self.host_locks, self.pins, self.walks, self.answers):
             held.clear()
         self.has_lost_host_lock = False

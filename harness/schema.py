@@ -12,10 +12,12 @@ from typing import Any
 import msgspec
 
 from .ops import AnyOp
-from .trace import FORMAT_VERSION, MAX_BLOCK_ID, NODE_REF, Header
+from .trace import FORMAT_VERSION, MAX_ANSWER, MAX_BLOCK_ID, NODE_REF, Header
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _TOKEN = {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}
+_ANSWER = {"type": "integer", "minimum": 0, "maximum": MAX_ANSWER}
+_RUN = {"prefixItems": [_TOKEN, {"type": "integer", "minimum": 1}]}
 _BLOCK = {"type": "integer", "minimum": 0, "maximum": MAX_BLOCK_ID}
 _NODE = {"type": "string", "pattern": f"^(?:{NODE_REF.pattern})$"}
 
@@ -50,6 +52,10 @@ def _describe_operands(properties: dict[str, Any]) -> None:
         properties["nodes"]["items"] = _NODE
     if "tokens" in properties:
         properties["tokens"]["items"] = _TOKEN
+    if "runs" in properties:
+        properties["runs"]["items"] |= _RUN
+    if "answer" in properties:
+        properties["answer"]["anyOf"] = [_ANSWER, {"type": "null"}]
     if "blocks" in properties:
         properties["blocks"]["items"] = _BLOCK
 

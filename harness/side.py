@@ -217,24 +217,23 @@ class LocalSide:
     def _look(self) -> tuple[Any, Any]:
         """The whole tree, and the inspector's view of it. Looking changes nothing on the side."""
         names, settings = self.recorder.names, self.settings
-        names.is_looking = True
-        live = self.references.live()
-        met = [node for node in self._met if self.references.is_live(node)]
-        known = observation.known_nodes(self._core, live, met)
-        self._met = [node for node in known[1] if node not in names.told]
-        tree = observation.tree(
-            self._core,
-            self.cache,
-            names,
-            live,
-            known,
-            settings.ordered,
-            settings.watch_free_list,
-        )
-        snapshot = None
-        if settings.inspect and self._inspector is not None:
-            snapshot = observation.snapshot(self._inspector(self._core), names)
-        names.is_looking = False
+        with names.looking():
+            live = self.references.live()
+            met = [node for node in self._met if self.references.is_live(node)]
+            known = observation.known_nodes(self._core, live, met)
+            self._met = [node for node in known[1] if node not in names.told]
+            tree = observation.tree(
+                self._core,
+                self.cache,
+                names,
+                live,
+                known,
+                settings.ordered,
+                settings.watch_free_list,
+            )
+            snapshot = None
+            if settings.inspect and self._inspector is not None:
+                snapshot = observation.snapshot(self._inspector(self._core), names)
         if self.settings.watch_free_list:
             self._findings += oracles.conservation(self._core, self.cache, known[1])
         if tree["healthy"] is not True:

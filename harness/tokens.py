@@ -1,7 +1,8 @@
-"""Tokens of request logs, which hold none: every block id and every output gets tokens made up.
+"""Tokens that ops do not spell out: runs of keys, and blocks and outputs of request logs.
 
-The same block id stands for the same tokens in every run, and no two block ids share one. Output
-that is invented belongs to one request alone, so that no other request can match it.
+Request logs hold no tokens: every block id and every output gets tokens made up. The same block id
+stands for the same tokens in every run, and no two block ids share one. Output that is invented
+belongs to one request alone, so that no other request can match it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from array import array
 
 import torch
 
-from .ops import BLOCK_TOKENS, Arrive
+from .ops import BLOCK_TOKENS, Arrive, CoreInsert, CoreMatch
 
 INVENTED_BASE = 2**31
 """The first invented token; request logs stay below it up to block 2**22."""
@@ -26,13 +27,31 @@ _FAR = 2**40
 _IN_BLOCK = torch.arange(BLOCK_TOKENS)
 
 
+def key_tokens(op: CoreMatch | CoreInsert) -> array[int]:
+    """The whole key of a core op, in tokens, its limit aside: a copy that the caller owns."""
+    tokens = array("q", op.tokens)
+    for first, count in op.runs:
+        if count > 0:
+            _append(tokens, torch.arange(first, first + count))
+    return tokens
+
+
+def key_length(op: CoreMatch | CoreInsert) -> int:
+    """How many tokens `key_tokens` gives, without making them."""
+    return len(op.tokens) + sum(max(count, 0) for _, count in op.runs)
+
+
+def _append(tokens: array[int], made: torch.Tensor) -> None:
+    """Append an int64 tensor's elements without making Python numbers of them."""
+    tokens.frombytes((ctypes.c_char * (8 * made.numel())).from_address(made.data_ptr()))
+
+
 def expand(op: Arrive) -> array[int]:
     """The prompt of a request, in tokens: a copy that the caller owns."""
     tokens = array("q", op.tokens)
     if op.blocks:
         starts = torch.tensor(op.blocks, dtype=torch.int64) * BLOCK_TOKENS
-        made = (starts.unsqueeze(1) + _IN_BLOCK).flatten()
-        tokens.frombytes((ctypes.c_char * (8 * made.numel())).from_address(made.data_ptr()))
+        _append(tokens, (starts.unsqueeze(1) + _IN_BLOCK).flatten())
     if op.length is not None:
         del tokens[max(op.length, 0) :]
     return tokens

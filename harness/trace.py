@@ -21,9 +21,10 @@ from typing import Any, Literal, get_args, get_type_hints
 import msgspec
 
 from .config import Config, problems
-from .ops import AnyOp, Namespace, Op
+from .ops import AnyOp, CoreInsert, CoreMatch, Namespace, Op
+from .tokens import key_length
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """The version of the file format that this code writes, and the newest that it reads."""
 
 MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
@@ -31,6 +32,8 @@ MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
     1: lambda header: header | {"version": 2},
     # Version 3 added windows and states: settings, ops and operands, all with defaults.
     2: lambda header: header | {"version": 3},
+    # Version 4 added `runs` and `answer` of core ops, and the node reference `answer:N`.
+    3: lambda header: header | {"version": 4},
 }
 """How a header of a version becomes one of the next."""
 
@@ -60,7 +63,15 @@ MAX_TRACE_BYTES = 256 * 2**20
 MAX_BLOCK_ID = 2**53
 """Block ids reach up to here, so that their tokens fit 64 bits."""
 
-NODE_REF = re.compile(r"root|offered|(live|stale|request):[0-9]{1,9}|bogus:-?[0-9]{1,20}")
+MAX_KEY_TOKENS = 2**24
+"""Tokens of a core op's key at most: a few characters of a run could ask for all memory."""
+
+MAX_ANSWER = 10**15 - 1
+"""Answers are numbered up to here: as far as a node reference can spell them."""
+
+NODE_REF = re.compile(
+    r"root|offered|(live|stale|request):[0-9]{1,9}|answer:[0-9]{1,15}|bogus:-?[0-9]{1,20}"
+)
 """How a node reference is spelled."""
 
 
@@ -438,7 +449,7 @@ def _operand_problem(op: Any) -> tuple[str, str, str] | None:
         value = getattr(op, field)
         for ref in value if field == "nodes" else (value,):
             if NODE_REF.fullmatch(ref) is None:
-                advice = "write root, offered, live:3, stale:0, request:1 or bogus:-1"
+                advice = "write root, offered, live:3, stale:0, answer:7, request:1 or bogus:-1"
                 return field, f"{ref!r} is no node reference", advice
     for counted in _NUMBER_FIELDS[kind]:
         number = getattr(op, counted)
@@ -450,4 +461,19 @@ def _operand_problem(op: Any) -> tuple[str, str, str] | None:
     blocks = getattr(op, "blocks", None)
     if blocks and not 0 <= min(blocks) <= max(blocks) <= MAX_BLOCK_ID:
         return "blocks", "a block id is out of range", f"block ids are 0 to {MAX_BLOCK_ID}"
+    return _key_problem(op) if isinstance(op, CoreMatch | CoreInsert) else None
+
+
+def _key_problem(op: CoreMatch | CoreInsert) -> tuple[str, str, str] | None:
+    """What is wrong with the runs of a key or the number of its answer."""
+    for first, count in op.runs:
+        if count < 1:
+            return "runs", f"a run of {count} tokens", "a run is [first token, how many of them]"
+        if not -(2**63) <= first <= 2**63 - count:
+            return "runs", "a token is out of range", "tokens are signed 64-bit numbers"
+    length = key_length(op)
+    if length > MAX_KEY_TOKENS:
+        return "runs", f"the key has {length} tokens", f"a key has at most {MAX_KEY_TOKENS}"
+    if op.answer is not None and not 0 <= op.answer <= MAX_ANSWER:
+        return "answer", f"{op.answer} is out of range", f"answers are numbered 0 to {MAX_ANSWER}"
     return None

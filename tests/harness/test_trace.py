@@ -22,9 +22,9 @@ from treedrift.models.swarm import generate_case
 
 ROOT = Path(__file__).parents[2]
 SEEDS = ROOT / "corpora" / "seeds"
-FROZEN = {version: SEEDS / f"frozen-v{version}.jsonl" for version in (1, 2, 3)}
+FROZEN = {version: SEEDS / f"frozen-v{version}.jsonl" for version in (1, 2, 3, 4)}
 NEWEST = FROZEN[trace.FORMAT_VERSION]
-HEADER = b'{"treedrift": "trace", "version": 3}\n'
+HEADER = b'{"treedrift": "trace", "version": 4}\n'
 
 
 def sample() -> trace.Trace:
@@ -104,8 +104,8 @@ def test_every_seed_reads_and_writes_the_same_bytes(path: Path) -> None:
         (b'{"treedrift": "corpus"}\n', 1, "treedrift", "is 'corpus'"),
         (b'{"treedrift": "trace"}\n', 1, "version", "missing"),
         (b'{"treedrift": "trace", "version": true}\n', 1, "version", "is True"),
-        (b'{"treedrift": "trace", "version": 0}\n', 1, "version", "up to 3"),
-        (b'{"treedrift": "trace", "version": 4}\n', 1, "version", "use a newer treedrift"),
+        (b'{"treedrift": "trace", "version": 0}\n', 1, "version", "up to 4"),
+        (b'{"treedrift": "trace", "version": 5}\n', 1, "version", "use a newer treedrift"),
     ],
 )
 def test_what_is_no_trace_is_refused(
@@ -146,7 +146,7 @@ def test_what_is_no_trace_is_refused(
     ],
 )
 def test_a_bad_header_names_its_field(fields: dict[str, object], field: str, says: str) -> None:
-    line = json.dumps({"treedrift": "trace", "version": 3, **fields}).encode()
+    line = json.dumps({"treedrift": "trace", "version": 4, **fields}).encode()
     with pytest.raises(TraceError) as caught:
         trace.parse_trace(line + b"\n", "bad.jsonl")
     assert (caught.value.line, caught.value.field) == (1, field)
@@ -177,7 +177,7 @@ def test_a_bad_header_names_its_field(fields: dict[str, object], field: str, say
         ('{"op": "arrive", "blocks": [-1]}', "blocks", "out of range"),
         ('{"op": "evict", "count": 1.5}', "count", "expected int, got float"),
         ('{"op": "lock", "no', None, "not JSON"),
-        ('{"treedrift": "trace", "version": 3}', "treedrift", "second header"),
+        ('{"treedrift": "trace", "version": 4}', "treedrift", "second header"),
     ],
 )
 def test_a_bad_op_names_line_and_field(op: str, field: str | None, says: str) -> None:
@@ -289,8 +289,8 @@ def test_the_schema_refuses_what_the_reader_refuses() -> None:
         {"op": "lock", "node": "alive:1"},
         {"op": "core_match", "tokens": [2**63]},
         {"op": "evict", "count": 1, "extra": 1},
-        {"treedrift": "trace", "version": 2},
-        {"treedrift": "trace", "version": 4},
+        {"treedrift": "trace", "version": 3},
+        {"treedrift": "trace", "version": 5},
     ):
         assert not validator.is_valid(bad), bad
 
