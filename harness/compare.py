@@ -231,8 +231,31 @@ def compare_decoded(left: Observation, right: Observation) -> Difference | None:
 
     A soft difference is told only if nothing else differs.
     """
-    soft = [_overlook(left.calls, right.calls), regroup_events(left.calls, right.calls)]
-    return _compare_all(left, right) or next(filter(None, soft), None)
+    soft = _soften(left.calls, right.calls)
+    return _compare_all(left, right) or soft
+
+
+def compare_calls(left: list[Any], right: list[Any]) -> Difference | None:
+    """The first difference between the calls of two sides, as `compare_decoded` tells it.
+
+    Where it is a soft one, the entries of `right` become those of `left`.
+    """
+    soft = _soften(left, right)
+    return _compare_calls(left, right) or soft
+
+
+def compare_sizes(left: Sequence[int], right: Sequence[int]) -> Difference | None:
+    """The first counter that differs, of those that `SIZE_NAMES` names."""
+    for name, one, other in zip(SIZE_NAMES, left, right, strict=False):
+        if one != other:
+            return Difference(f"sizes.{name}", one, other)
+    return None
+
+
+def _soften(left: list[Any], right: list[Any]) -> Difference | None:
+    """The first soft difference of calls; all of them are made equal."""
+    soft = [_overlook(left, right), regroup_events(left, right)]
+    return next(filter(None, soft), None)
 
 
 OPTIONAL_ANSWERS = ("rotation_phase_of", "buffer_backup_pool_keys")
@@ -299,11 +322,10 @@ def _compare_all(left: Observation, right: Observation) -> Difference | None:
         return found
     if left.dead or right.dead:
         return None  # There is nothing more to see; a finding says why.
-    for name, one, other in zip(SIZE_NAMES, left.sizes, right.sizes, strict=False):
-        if one != other:
-            return Difference(f"sizes.{name}", one, other)
-    return _compare_trees(left.tree, right.tree) or first_difference(
-        left.snapshot, right.snapshot, "snapshot"
+    return (
+        compare_sizes(left.sizes, right.sizes)
+        or _compare_trees(left.tree, right.tree)
+        or first_difference(left.snapshot, right.snapshot, "snapshot")
     )
 
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from time import perf_counter_ns
-from typing import Any, Protocol, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Protocol, Union, get_args, get_origin, get_type_hints
 
 from ..backends.contract import CorePoisonedError, TreeCore
 from .behaviours import WATCHED
@@ -27,6 +27,9 @@ from .canonical import (
     value,
     whole,
 )
+
+if TYPE_CHECKING:
+    from .transcript.call import Call
 
 UNRECORDED = frozenset({"__init__", "pretty_print"})
 """What the proxy passes through: the text that is printed is not part of the contract (CHK-22)."""
@@ -209,10 +212,7 @@ class Recorder:
     def _error(self, error: Exception) -> Plain:
         object.__setattr__(self, "last_error", error)
         self.behaviours[f"error.{type(error).__name__}"] += 1
-        detail = (
-            self.names.asked(error.args[0]) if isinstance(error, KeyError) and error.args else None
-        )
-        return ["error", type(error).__name__, detail]
+        return error_entry(self.names, error)
 
     def _wrap(
         self, name: str, method: Callable[..., Any], encode_result: Encoder
@@ -276,6 +276,39 @@ class Recorder:
             return
         if self.probe() != before:
             self.changed_by_refusal.append(name)
+
+
+def entry_of(names: Names, call: Call, ordered: bool = True) -> Plain:
+    """A call that was made somewhere else as an entry of `Recorder.calls`.
+
+    Arguments stand at their places; one that the call leaves out is None.
+    """
+    method, given = call.method, call.arguments
+    arguments = [
+        encoder(names, given.get(parameter))
+        for parameter, encoder in _argument_encoders(method).items()
+    ] or list(given.values())
+    if call.error is not None:
+        return [method, arguments, error_entry(names, call.error)]
+    plain: list[Plain] = ["ok", None]
+    if method in _RECORDED or method in PROPERTIES:
+        results = _RESULTS if ordered else _RESULTS | _UNORDERED
+        try:
+            if not isinstance(call.result, _answer_types(method)):
+                raise TypeError(f"{method} must not return {type(call.result).__name__}")
+            plain[1] = results.get(method, value)(names, call.result)
+        except Exception:
+            plain = ["unreadable", type(call.result).__name__]
+    filled = [
+        value(names, call.filled[name]) for name in parameters_of(method) if name in call.filled
+    ]
+    return [method, arguments, plain, filled] if filled else [method, arguments, plain]
+
+
+def error_entry(names: Names, error: BaseException) -> Plain:
+    """How a call that raised ended: the error's class, and the handle that it is about."""
+    detail = names.asked(error.args[0]) if isinstance(error, KeyError) and error.args else None
+    return ["error", type(error).__name__, detail]
 
 
 @cache
