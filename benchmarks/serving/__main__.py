@@ -1,0 +1,70 @@
+"""`python -m benchmarks.serving`: a request log through SGLang's cache; prints one JSON object."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import msgspec
+import torch
+
+from treedrift.harness.importers.mooncake import read_log
+from treedrift.harness.trace import TraceError
+
+from .running import Report, run_log, setting_for
+from .setting import COMPONENTS
+
+
+def main(arguments: list[str]) -> int:
+    """Run the log once. 2 for bad arguments or a bad log, else 0."""
+    options = parser_of_runs("python -m benchmarks.serving", __doc__).parse_args(arguments)
+    torch.set_num_threads(1)
+    try:
+        entries = read_log(options.log, options.requests)
+    except TraceError as error:
+        print(error, file=sys.stderr)
+        return 2
+    setting = setting_for(entries, options)
+    report: Report = run_log(setting, entries, options.first_token, options.output_tokens)
+    print(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())
+    return 0
+
+
+def parser_of_runs(program: str, about: str | None) -> argparse.ArgumentParser:
+    """Arguments that say what is run: the log, and the cache that it runs through."""
+    parser = argparse.ArgumentParser(prog=program, description=about)
+    add = parser.add_argument
+    add("--log", type=Path, required=True, help="a Mooncake request log")
+    add("--requests", type=_count, default=3000, help="requests of the log (3000)")
+    add("--core", help="name of a backend; by default SGLang's variable says it")
+    add("--components", type=_components, default=("full",), help="as in full,swa,mamba (full)")
+    add("--page-size", type=_count, default=16, help="tokens of a page (16)")
+    add("--slots", type=_count, default=2**18, help="tokens of the pool (262144)")
+    add("--window", type=_count, default=1024, help="tokens of the window (1024)")
+    add("--states", type=_count, default=512, help="slots for states (512)")
+    add("--rows", type=_count, default=8, help="requests that run at a time (8)")
+    add("--chunk", type=_count, default=8192, help="tokens of prompts in one step (8192)")
+    add("--output-tokens", type=_count, default=8, help="at most so many tokens of an output (8)")
+    add("--first-token", type=int, default=0, help="added to every token (0)")
+    add("--policy", default="lru", help="eviction policy (lru)")
+    add("--events", action="store_true", help="record the cache's events as well")
+    return parser
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
+    return number
+
+
+def _components(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    if names not in {("full", *names[1:])} or not set(names) <= set(COMPONENTS):
+        raise argparse.ArgumentTypeError(f"full first, then swa and mamba; got {text}")
+    return names
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
