@@ -85,7 +85,8 @@ def _import(name: str) -> ModuleType:
 def fields_of(cls: Any) -> dict[str, Any]:
     """Field names of a dataclass, msgspec struct or named tuple, each with a default maker.
 
-    The value is `REQUIRED`, or a callable that gives the default.
+    The value is `REQUIRED`, or a callable that gives the default. Of a class with slots, the
+    fields are what its constructor takes.
     """
     if dataclasses.is_dataclass(cls):
         return {field.name: _dataclass_default(field) for field in dataclasses.fields(cls)}
@@ -101,6 +102,9 @@ def fields_of(cls: Any) -> dict[str, Any]:
     if hasattr(cls, "_fields"):
         given = cls._field_defaults
         return {name: _always(given[name]) if name in given else REQUIRED for name in cls._fields}
+    if hasattr(cls, "__slots__"):
+        taken = inspect.signature(cls).parameters.items()
+        return {name: _parameter_default(parameter) for name, parameter in taken}
     raise ReleaseMismatchError(f"{cls.__name__} of the installed sglang has no visible fields")
 
 
@@ -114,6 +118,11 @@ def _dataclass_default(field: dataclasses.Field[Any]) -> Any:
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory
     return REQUIRED
+
+
+def _parameter_default(parameter: inspect.Parameter) -> Any:
+    is_required = parameter.default is inspect.Parameter.empty
+    return REQUIRED if is_required else _always(parameter.default)
 
 
 def _struct_default(default: Any) -> Any:

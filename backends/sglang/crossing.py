@@ -1,0 +1,367 @@
+"""Values that cross between a release of SGLang and the contract, in either direction.
+
+One mechanism for both directions and for every type: a converter is made from the contract's
+annotations and from the fields that both sides have. A field that the source has and the target
+lacks is refused by name as soon as it leaves its default when it comes from the release; one that
+the release lacks is dropped and noted as missing, unless a tree could not be what was asked for
+without it. A field that only the target has gets the target's default.
+"""
+
+from __future__ import annotations
+
+import types
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
+from functools import cache
+from operator import attrgetter
+from typing import Any, NoReturn, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+import torch
+
+from .. import contract
+from ..contract import Frees, RadixKey, UnsupportedError
+from .release import REQUIRED, Release, ReleaseMismatchError, fields_of
+
+Converter = Callable[[Any], Any]
+
+
+class _Array:
+    """Stands for `array` in annotations: the real one can't be subscripted in every Python."""
+
+    __class_getitem__: Any = classmethod(types.GenericAlias)
+
+
+def _unnamed_slots(count: int) -> torch.Tensor:
+    return torch.empty(count, dtype=torch.int64)
+
+
+_UNPAIRED = {"AuxiliaryWindow", "EvictParams", "EvictionResult"}
+# A tree can't be built without a feature that was asked for, and a key names another prefix
+# without its namespace; a call goes without a hint.
+_INDISPENSABLE = {"CacheInitParams", "RadixKey"}
+# The names of adapters are an object of their own even by default, which can't be compared.
+_INCOMPARABLE = {"kv_event_lora_names"}
+# A released server publishes these two apart from the parameters (CFG-5).
+_PUBLISHED_APART = {"mamba_cache_chunk_size", "mamba_max_states_per_path"}
+# What the cache around a core reads, and no core.
+_OF_THE_CACHE = {
+    "CacheInitParams": frozenset(
+        {
+            "attn_cp_cache_group",
+            "attn_cp_rank",
+            "attn_cp_size",
+            "attn_tp_cache_group",
+            "chunked_prefill_size",
+            "decoder_swa_bounded_replay",
+            "disable",
+            "enable_mamba_extra_buffer_lazy",
+            "enable_metrics",
+            "mtp_draft_device_pools",
+            "mtp_draft_mamba_pools",
+            "pp_cache_group",
+            "pp_rank",
+            "pp_size",
+            "sidecar_draft_device_pools",
+            "tp_cache_group",
+            "tree_core_backend",
+        }
+    )
+}
+# What a release demands and the contract has no field for.
+_GIVEN: dict[str, dict[str, Any]] = {"CacheInitParams": {"disable": False}}
+# Fields that older releases tell in another way: the field to read, and what to make of it. They
+# told a match with its slots, which a result of the contract does not name: only how many.
+_TOLD_OTHERWISE: dict[tuple[str, str], tuple[str, Converter]] = {
+    ("MatchResult", "device_prefix_len"): ("device_indices", len),
+    ("MatchResult", "device_indices"): ("device_prefix_len", _unnamed_slots),
+}
+
+
+def annotations_of(annotated: Any) -> dict[str, Any]:
+    """The resolved annotations of a class or function of the contract."""
+    return get_type_hints(annotated, localns={"array": _Array})
+
+
+@cache
+def paired_types() -> dict[str, Any]:
+    """The contract's types that a release has under the same name."""
+    return {
+        name: kind
+        for name, kind in vars(contract).items()
+        if isinstance(kind, type)
+        and (kind is RadixKey or issubclass(kind, msgspec.Struct))
+        and name not in _UNPAIRED
+    }
+
+
+def note_lacking(release: Release) -> None:
+    """Note every type and field of the contract that `release` lacks."""
+    for name, ours in paired_types().items():
+        theirs = release.find(name)
+        if theirs is None:
+            release.note_missing("contract", {name})
+            continue
+        found = fields_of(theirs)
+        told = {
+            field
+            for (kind, field), (source, _) in _TOLD_OTHERWISE.items()
+            if kind == name and source in found
+        }
+        lacking = set(fields_of(ours)) - set(found) - told - _PUBLISHED_APART
+        release.note_missing(name, lacking)
+
+
+class _Structs(dict[Any, Converter]):
+    """Converters of structs by the class of what is given; made when they are first needed."""
+
+    def __init__(self, make: Callable[[Any], Converter]) -> None:
+        self._make = make
+
+    def __missing__(self, kind: Any) -> Converter:
+        made = self[kind] = self._make(kind)
+        return made
+
+
+class _Members(dict[Any, Any]):
+    """Members of one enumeration by those of the other; a new member is named, not guessed."""
+
+    def __missing__(self, key: object) -> Any:
+        raise ReleaseMismatchError(f"the contract has no place for {key!r}")
+
+
+class Crossing:
+    """Converters from a release to the contract, or with `inward` from the contract to a release.
+
+    With `owns`, what comes out shares no list, array or tensor with what went in. Without it,
+    tensors, arrays and lists of plain values are handed through as they are. What is of no known
+    type is passed on inwards, for the core to refuse, and refused by name outwards.
+    """
+
+    def __init__(self, release: Release, *, inward: bool, owns: bool) -> None:
+        self._release = release
+        self._inward = inward
+        self._owns = owns
+        self._sources: dict[Any, str] = {}
+        for name, ours in paired_types().items():
+            theirs = release.find(name)
+            if theirs is not None:
+                self._sources[ours if inward else theirs] = name
+        self._structs = _Structs(self._make_struct)
+
+    def of(self, kind: Any) -> Converter:
+        """The converter of values that the contract annotates with `kind`."""
+        return self.changing(kind) or _same
+
+    def changing(self, kind: Any) -> Converter | None:
+        """The converter of `kind`, or None where a value crosses as it is."""
+        if kind == Frees:
+            return self._frees()
+        origin, inner = get_origin(kind), get_args(kind)
+        if origin in (Union, types.UnionType):
+            return self._either([one for one in inner if one is not types.NoneType])
+        if origin in (list, Sequence):
+            return self._list(inner[0])
+        if origin is tuple:
+            return self._tuple(inner)
+        if origin is dict:
+            return self._map(*inner)
+        if kind is torch.Tensor:
+            return _cloned if self._owns else None
+        if origin is _Array:
+            return _copied if self._owns else None
+        if isinstance(kind, type) and issubclass(kind, Enum):
+            return self._member(kind)
+        return self.struct if kind in paired_types().values() else None
+
+    def struct(self, value: Any) -> Any:
+        """A struct of any type that both sides have; None as it is."""
+        return self._structs[type(value)](value)
+
+    # --- Containers -----------------------------------------------------------------------
+
+    def _either(self, kinds: list[Any]) -> Converter | None:
+        """Of several kinds all are structs, or all are containers of plain values."""
+        convert = self.changing(kinds[0])
+        if convert is None or convert == self.struct:
+            return convert
+        return lambda value: None if value is None else convert(value)
+
+    def _list(self, kind: Any) -> Converter | None:
+        convert = self.changing(kind)
+        if convert is None:
+            return list if self._owns else None
+        return lambda values: [convert(value) for value in values]
+
+    def _tuple(self, kinds: tuple[Any, ...]) -> Converter | None:
+        if kinds[-1] is Ellipsis:
+            convert = self.of(kinds[0])
+            return lambda values: tuple(convert(value) for value in values)
+        converts = [self.of(kind) for kind in kinds]
+        if all(convert is _same for convert in converts):
+            return None
+        return lambda values: tuple(
+            convert(value) for convert, value in zip(converts, values, strict=True)
+        )
+
+    def _map(self, key_kind: Any, item_kind: Any) -> Converter | None:
+        convert_key, convert = self.of(key_kind), self.of(item_kind)
+        if convert_key is _same and convert is _same:
+            return dict if self._owns else None
+        if convert is _same:
+            return lambda given: {convert_key(key): item for key, item in given.items()}
+        return lambda given: {convert_key(key): convert(item) for key, item in given.items()}
+
+    def _frees(self) -> Converter:
+        """Freed tensors per component; one that freed nothing has no entry (BND-16)."""
+        convert_key = self.of(contract.ComponentType)
+        convert = self.of(list[torch.Tensor])
+        return lambda given: {
+            convert_key(key): convert(items) for key, items in given.items() if items
+        }
+
+    # --- Enumerations ---------------------------------------------------------------------
+
+    def _member(self, ours: type[Enum]) -> Converter:
+        theirs = self._release.find(ours.__name__)
+        # Some releases have plain strings where others have an enumeration of strings.
+        known = {} if theirs is None else {member.value: member for member in theirs}
+        if self._inward:
+            inward = {member: known.get(member.value, member.value) for member in ours}
+            return lambda value: inward.get(value, value)
+        # A member equals its plain value, so that either finds the contract's member.
+        return _Members(
+            {known.get(member.value, member.value): member for member in ours}
+        ).__getitem__
+
+    # --- Structs --------------------------------------------------------------------------
+
+    def _make_struct(self, source: Any) -> Converter:
+        name = self._sources.get(source)
+        if name is None:
+            if self._inward and source in paired_types().values():
+                raise UnsupportedError(f"the installed sglang has no {source.__name__}")
+            if self._inward or source is types.NoneType:
+                return _same
+            raise ReleaseMismatchError(f"the contract has no place for a {source.__name__}")
+        ours, theirs = getattr(contract, name), self._release.type(name)
+        target = theirs if self._inward else ours
+        have, want = fields_of(source), fields_of(target)
+        read = {
+            field: (field, self._field(ours, field, want[field])) for field in want if field in have
+        }
+        for field in set(want) - set(have):
+            other, made = _TOLD_OTHERWISE.get((name, field), ("", _same))
+            if other in have:
+                read[field] = (other, made)
+        given, demanded = self._given(
+            name, ours, {field for field in set(want) - set(read) if want[field] is REQUIRED}
+        )
+        if demanded:
+            return _refusal(f"{name} of the installed sglang demands {demanded}")
+        used = {field for field, _ in read.values()}
+        refuse = self._refused(name, {field: have[field] for field in have if field not in used})
+        return _struct_converter(target, read, given, refuse)
+
+    def _field(self, ours: Any, field: str, default: Any) -> Converter | None:
+        annotated = ours.__init__ if ours is RadixKey else ours
+        convert = self.changing(annotations_of(annotated)[field])
+        shape = None if default is REQUIRED else default()
+        if not isinstance(shape, defaultdict):
+            return convert
+        # A map that makes what is missing on access stays one (BND-20).
+        factory, converted = shape.default_factory, convert or _same
+        return lambda value: defaultdict(factory, converted(value))
+
+    def _given(self, name: str, ours: Any, required: set[str]) -> tuple[dict[str, Any], list[str]]:
+        """Values for fields that the target demands and the source lacks, and those left over."""
+        if self._inward:
+            given = {key: item for key, item in _GIVEN.get(name, {}).items() if key in required}
+        else:
+            given = {field: _stand_in(ours, field) for field in required}
+        return given, sorted(required - set(given))
+
+    def _refused(self, name: str, fields: dict[str, Any]) -> Converter | None:
+        """What raises when a value's field, of those that the target lacks, leaves its default."""
+        if self._inward:
+            ignored = set(_PUBLISHED_APART | _INCOMPARABLE)
+            if name not in _INDISPENSABLE:
+                return None
+            error: type[Exception] = UnsupportedError
+            told = f"the installed sglang has no {name}."
+        else:
+            ignored = set(_OF_THE_CACHE.get(name, ()))
+            error, told = ReleaseMismatchError, f"the contract has no place for {name}."
+        watched = [(field, made) for field, made in fields.items() if field not in ignored]
+        if not watched:
+            return None
+
+        def refuse(value: Any) -> None:
+            for field, default in watched:
+                if default is REQUIRED or differs(getattr(value, field), default()):
+                    raise error(told + field)
+
+        return refuse
+
+
+def _struct_converter(
+    target: Any,
+    read: Mapping[str, tuple[str, Converter | None]],
+    given: Mapping[str, Any],
+    refuse: Converter | None,
+) -> Converter:
+    """Reads the source's fields at once, converts some of them and makes the target of all."""
+    names = [*read, *given]
+    get = _reader([field for field, _ in read.values()])
+    changed = [(place, made) for place, (_, made) in enumerate(read.values()) if made is not None]
+    rest = list(given.values())
+
+    def convert(value: Any) -> Any:
+        if refuse is not None:
+            refuse(value)
+        values = [*get(value), *rest]
+        for place, made in changed:
+            values[place] = made(values[place])
+        return target(**dict(zip(names, values, strict=True)))
+
+    return convert
+
+
+def _reader(fields: list[str]) -> Callable[[Any], Iterable[Any]]:
+    if len(fields) > 1:
+        read: Callable[[Any], Iterable[Any]] = attrgetter(*fields)
+        return read
+    return lambda value: [getattr(value, field) for field in fields]
+
+
+def _refusal(message: str) -> Converter:
+    def refuse(value: Any) -> NoReturn:
+        raise ReleaseMismatchError(message)
+
+    return refuse
+
+
+def _stand_in(ours: Any, name: str) -> Any:
+    """What a field that the release lacks holds where the contract has no default: nothing."""
+    kind = annotations_of(ours)[name]
+    return kind() if kind in (bool, int, str) else None
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _copied(value: Any) -> Any:
+    return value[:]
+
+
+def _cloned(value: Any) -> Any:
+    return value.clone() if isinstance(value, torch.Tensor) else value
+
+
+def differs(value: Any, default: Any) -> bool:
+    """Whether a value is not the default; a tensor never is one."""
+    if value is default:
+        return False
+    return isinstance(value, torch.Tensor) or bool(value != default)
