@@ -118,17 +118,20 @@ class Names:
             self._receipt_list.append(uuid)
         return number
 
-    def handle_in(self, other: Names, handle: NodeId) -> NodeId:
-        """The handle of another side that has the same number; one without a number as it is."""
-        number = self._handles.get(handle)
-        is_there = number is not None and number < len(other._handle_list)
-        return other._handle_list[number] if number is not None and is_there else handle
+    def handle_in(self, other: Names, handle: Any) -> Any:
+        """The handle of another side that has the same number; one without a number as it is.
+
+        So is what only equals a handle, such as True: a core tells such things apart.
+        """
+        number = self._handles.get(handle) if type(handle) is int else None
+        has_twin = number is not None and number < len(other._handle_list)
+        return other._handle_list[number] if number is not None and has_twin else handle
 
     def receipt_in(self, other: Names, uuid: int | None) -> int | None:
         """The lock boundary id of another side that has the same number, as `handle_in`."""
         number = None if uuid is None else self._receipts.get(uuid)
-        is_there = number is not None and number < len(other._receipt_list)
-        return other._receipt_list[number] if number is not None and is_there else uuid
+        has_twin = number is not None and number < len(other._receipt_list)
+        return other._receipt_list[number] if number is not None and has_twin else uuid
 
 
 def _make_weights(count: int) -> torch.Tensor:

@@ -278,31 +278,36 @@ class Recorder:
             self.changed_by_refusal.append(name)
 
 
-def entry_of(names: Names, call: Call, ordered: bool = True) -> Plain:
-    """A call that was made somewhere else as an entry of `Recorder.calls`.
+def arguments_of(names: Names, call: Call) -> Plain:
+    """The arguments of a watched call, as an entry of `Recorder.calls` holds them.
 
-    Arguments stand at their places; one that the call leaves out is None.
+    They stand at their places; one that the call leaves out is None.
     """
-    method, given = call.method, call.arguments
-    arguments = [
-        encoder(names, given.get(parameter))
-        for parameter, encoder in _argument_encoders(method).items()
-    ] or list(given.values())
+    given = call.arguments
+    encoders = _argument_encoders(call.method)
+    if not encoders:
+        return list(given.values())
+    return [encoder(names, given.get(parameter)) for parameter, encoder in encoders.items()]
+
+
+def ending_of(names: Names, call: Call, ordered: bool = True) -> list[Plain]:
+    """How a watched call ended: what an entry of `Recorder.calls` holds after the arguments."""
+    method = call.method
     if call.error is not None:
-        return [method, arguments, error_entry(names, call.error)]
-    plain: list[Plain] = ["ok", None]
-    if method in _RECORDED or method in PROPERTIES:
-        results = _RESULTS if ordered else _RESULTS | _UNORDERED
-        try:
-            if not isinstance(call.result, _answer_types(method)):
-                raise TypeError(f"{method} must not return {type(call.result).__name__}")
-            plain[1] = results.get(method, value)(names, call.result)
-        except Exception:
-            plain = ["unreadable", type(call.result).__name__]
-    filled = [
-        value(names, call.filled[name]) for name in parameters_of(method) if name in call.filled
-    ]
-    return [method, arguments, plain, filled] if filled else [method, arguments, plain]
+        return [error_entry(names, call.error)]
+    if method not in _RECORDED and method not in PROPERTIES:
+        return [["ok", None]]  # An assignment, or the clearing of the event queue.
+    results = _RESULTS if ordered else _RESULTS | _UNORDERED
+    try:
+        if not isinstance(call.result, _answer_types(method)):
+            raise TypeError(f"{method} must not return {type(call.result).__name__}")
+        ending: list[Plain] = [["ok", results.get(method, value)(names, call.result)]]
+        if call.filled:
+            filled = [name for name in parameters_of(method) if name in BUFFERS]
+            ending.append([value(names, call.filled.get(name)) for name in filled])
+    except Exception:
+        return [["unreadable", type(call.result).__name__]]
+    return ending
 
 
 def error_entry(names: Names, error: BaseException) -> Plain:

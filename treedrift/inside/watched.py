@@ -143,6 +143,9 @@ class _Watching:
     def start(self) -> None:
         """Exchange the classes of the core and of its event queue; both or none."""
         core = self._core
+        own = sorted(set(self._methods.names) & set(getattr(core, "__dict__", ())))
+        if own:
+            raise WatchError(f"this {type(core).__name__} has methods of its own: {own}")
         events = core.kv_events
         if events is not core.kv_events:
             raise WatchError(f"{type(core).__name__} makes its kv_events anew at each look")

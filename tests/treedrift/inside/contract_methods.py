@@ -70,4 +70,4 @@ def copied(value: Any) -> Any:
         return {key: copied(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return type(value)(map(copied, value))
-    return copy.copy(value)
+    return copy.deepcopy(value)

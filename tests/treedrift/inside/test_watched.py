@@ -330,3 +330,10 @@ def test_a_queue_that_can_not_be_watched_leaves_the_core_as_it_was() -> None:
     with pytest.raises(WatchError, match="object"):
         watched(core)
     assert type(core) is PythonTreeCore
+
+
+def test_a_method_of_one_core_alone_is_refused_by_name() -> None:
+    core: Any = PythonTreeCore(CacheInitParams())
+    core.total_size = lambda: (0, 0)
+    with pytest.raises(WatchError, match=r"methods of its own: \['total_size'\]"):
+        watched(core)

@@ -1,0 +1,198 @@
+"""What a shadow tells: one line in the log, counters, and a trace of the run where cores part.
+
+Telling never fails: what can't be saved or counted is a sentence in the log. Hides files.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib
+import logging
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ..harness.compare import Divergence
+from ..harness.lockstep import Pair
+from ..harness.trace import Trace, write_trace
+
+LOG = logging.getLogger("treedrift")
+
+METRIC = "treedrift_shadow_divergences_total"
+"""The counter of a server's metrics, by pair."""
+
+PREFIX = "shadow-"
+SHOWN = 200
+"""How much of a value is shown, in characters."""
+
+
+class Status(msgspec.Struct, kw_only=True):
+    """What a shadow has seen of one core, which carries it as `treedrift_status`.
+
+    `calls` counts what the cache called, `compared` what the second core was asked too. `soft`
+    counts differences that leave both in the same state, each kind once. `traces` are the files
+    that were saved. `is_on`: the second core still follows; `last` is what was told last.
+    """
+
+    pair: Pair
+    is_on: bool = True
+    calls: int = 0
+    compared: int = 0
+    divergences: int = 0
+    soft: int = 0
+    faults: int = 0
+    traces: list[str] = []
+    last: str = ""
+
+
+class Reporter:
+    """Tells what one shadow finds. A trace goes to `folder`, which holds `files` at most.
+
+    `no_trace` says why no trace can be saved, where that is known before.
+    """
+
+    def __init__(
+        self, pair: Pair, folder: Path | None = None, files: int = 8, no_trace: str = ""
+    ) -> None:
+        self.status = Status(pair=pair)
+        self.no_trace = no_trace
+        self._folder = folder
+        self._files = files
+        if folder is None:
+            self.no_trace = no_trace or "TREEDRIFT_TRACE_DIR names no folder"
+
+    def divergence(self, found: Divergence, trace: Trace | None) -> None:
+        """The two cores have parted: save the trace, count, and say so. The shadow is off."""
+        self.status.is_on = False
+        self.status.divergences += 1
+        saved = self._saved(trace)
+        first, second = found.pair
+        self._tell(
+            logging.WARNING,
+            f"{first} and {second} part at {place_of(found)}: {values_of(found)}. {saved}. "
+            f"The server goes on with {first} alone",
+        )
+        _count(found.pair)
+
+    def soft(self, found: Divergence) -> None:
+        """The two cores differ in what leaves them in the same state: say so."""
+        self.status.soft += 1
+        first, second = found.pair
+        self._tell(
+            logging.WARNING,
+            f"{first} and {second} differ at {place_of(found)}, and are in the same state: "
+            f"{values_of(found)}",
+        )
+
+    def fault(self, error: BaseException) -> None:
+        """The shadow itself has failed and is off."""
+        self.status.is_on = False
+        self.status.faults += 1
+        first, second = self.status.pair
+        self._tell(
+            logging.ERROR,
+            f"the shadow {second} failed and is off: {shown(error)}. "
+            f"The server goes on with {first} alone",
+            error,
+        )
+
+    def _tell(self, level: int, text: str, error: BaseException | None = None) -> None:
+        self.status.last = text
+        LOG.log(level, "treedrift shadow: %s", text, exc_info=error)
+
+    # --- Files ----------------------------------------------------------------------------
+
+    def _saved(self, trace: Trace | None) -> str:
+        """Save a trace; a sentence without a stop that says where it is, or why nowhere."""
+        if self._folder is None or trace is None:
+            return f"No trace is saved: {self.no_trace or 'no history was kept'}"
+        try:
+            path = self._write(self._folder, trace)
+        except Exception as error:
+            return f"No trace is saved: {shown(error)}"
+        if path is None:
+            return f"No trace is saved: {self._folder} holds {self._files} already"
+        self.status.traces.append(str(path))
+        return f"The trace of the run is {path}; `treedrift replay` and `treedrift shrink` take it"
+
+    def _write(self, folder: Path, trace: Trace) -> Path | None:
+        """Write a trace to a new file; None if the folder is full."""
+        folder.mkdir(parents=True, exist_ok=True)
+        with _locked(folder):  # The processes of one server part at the same moment.
+            if len(list(folder.glob(f"{PREFIX}*.jsonl"))) >= self._files:
+                return None
+            path = next(path for path in self._names(folder) if not path.exists())
+            write_trace(path, trace)
+        return path
+
+    def _names(self, folder: Path) -> Iterator[Path]:
+        """File names of this moment, process and pair."""
+        pair = re.sub(r"[^\w.+-]", "-", "+".join(self.status.pair))
+        stem = f"{PREFIX}{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{pair}"
+        yield folder / f"{stem}.jsonl"
+        for number in range(2, self._files + 2):
+            yield folder / f"{stem}-{number}.jsonl"
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Nobody else writes to the folder meanwhile."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+# --- Words --------------------------------------------------------------------------------
+
+
+def place_of(found: Divergence) -> str:
+    """Which call of the run, and where in it."""
+    return f"call {found.op_index} ({found.where})"
+
+
+def values_of(found: Divergence) -> str:
+    """What the two sides show there, shortened."""
+    first, second = found.pair
+    return f"{first} has {shown(found.left)}, {second} {shown(found.right)}"
+
+
+def shown(value: Any) -> str:
+    """A value's text on one line, shortened."""
+    text = f"{type(value).__name__}: {value}" if isinstance(value, BaseException) else repr(value)
+    text = " ".join(text.split())
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
+
+
+# --- Metrics ------------------------------------------------------------------------------
+
+
+def _count(pair: Pair) -> None:
+    try:
+        counter = _counter()
+        if counter is not None:
+            counter.labels(",".join(pair)).inc()
+    except Exception as error:
+        LOG.warning("treedrift shadow: %s can't be counted: %s", METRIC, shown(error))
+
+
+@cache
+def _counter() -> Any:
+    """The server's counter; None without its library.
+
+    Made when it is first needed: a server says before where its processes meet.
+    """
+    try:
+        client = importlib.import_module("prometheus_client")
+    except ImportError:
+        return None
+    return client.Counter(METRIC, "Divergences that shadow cores have shown", ["pair"])

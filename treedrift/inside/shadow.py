@@ -1,0 +1,347 @@
+"""A second core that follows the first one of a running server, call by call.
+
+Each call on the first is made on the second too, with copies of the same arguments, and all that
+the two answered is compared as the harness does. The server only ever gets what the first
+answered. Hides how handles and receipts of the first are spelled for the second.
+"""
+
+from __future__ import annotations
+
+import copy
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import Any, NoReturn, Protocol
+
+import msgspec
+import torch
+
+from ..backends.contract import ComponentType, CorePoisonedError, RadixKey, TreeCore
+from ..harness.canonical import (
+    ATOMS,
+    HANDLE_FIELDS,
+    HANDLE_LIST_FIELDS,
+    RECEIPT_FIELDS,
+    Names,
+)
+from ..harness.compare import (
+    SIZE_NAMES,
+    Difference,
+    Divergence,
+    compare_calls,
+    compare_sizes,
+    first_difference,
+)
+from ..harness.ledger import core_of
+from ..harness.opening import UNORDERED_CORES
+from ..harness.ops import kind_of
+from ..harness.recorder import (
+    BUFFERS,
+    PROPERTIES,
+    arguments_of,
+    ending_of,
+    parameters_of,
+)
+from ..harness.trace import Trace
+from ..harness.transcript.call import Call
+from .reporting import Reporter, place_of, shown, values_of
+from .watched import CLEARED, Crossing, WatchEndedError, watch
+
+UNCOMPARED = frozenset({"node_by_id"})
+"""What the second is not asked: a node object means something to its own core alone (PLUG-1)."""
+
+TRANSFERS = frozenset({"ongoing_write_through", "ongoing_load_back"})
+"""Parameters that hold pairs of an operation and a handle."""
+
+SIZES = {
+    ComponentType.FULL: ("full_evictable_size", "full_protected_size"),
+    ComponentType.SWA: ("swa_evictable_size", "swa_protected_size"),
+    ComponentType.MAMBA: ("mamba_evictable_size", "mamba_protected_size"),
+}
+"""How sizes are asked for without naming a component, whose type differs between releases."""
+
+TOTAL_EVERY = 256
+"""How many comparisons of sizes go without the total, for which some cores walk their tree."""
+
+_EVICTABLE = {
+    ComponentType.FULL: "evictable",
+    ComponentType.SWA: "swa_evictable",
+    ComponentType.AUXILIARY_SWA: "aux_swa_evictable",
+    ComponentType.MAMBA: "mamba_evictable",
+}
+
+
+class History(Protocol):
+    """What keeps the calls of a run: `harness.transcript.history.History`."""
+
+    def add(self, call: Call) -> None:
+        """Keep a call, which nobody changes any more."""
+
+    def trace(self, **header: Any) -> Trace:
+        """The calls so far as a trace, with further fields of its header."""
+
+
+class ShadowDivergenceError(WatchEndedError):
+    """The two cores have parted. Raised out of the call in strict mode."""
+
+    def __init__(self, divergence: Divergence) -> None:
+        super().__init__(f"{place_of(divergence)}: {values_of(divergence)}")
+        self.divergence = divergence
+
+
+class Shadow:
+    """The watcher that drives the second core. `first` is asked for its sizes alone.
+
+    `components` are those of the tree, `pair` names both cores as the header of a trace does.
+    Sizes are compared after every `sizes_every`-th call. At the first hard difference it reports
+    and raises `ShadowDivergenceError`; what else it raises is a fault of its own.
+    """
+
+    def __init__(
+        self,
+        first: Any,
+        second: TreeCore,
+        components: Sequence[ComponentType],
+        reporter: Reporter,
+        history: History | None = None,
+        sizes_every: int = 1,
+    ) -> None:
+        self._first = first
+        self._second = second
+        self._readings = readings_of(components)
+        self._reporter = reporter
+        self._status = reporter.status
+        self._history = history
+        self._sizes_every = sizes_every
+        self._ordered = not {core_of(name) for name in self._status.pair} & UNORDERED_CORES
+        self._names, self._second_names = Names(), Names()
+        # Nobody asks here which handles an op was told, and a server runs for long.
+        self._names.is_looking = self._second_names.is_looking = True
+        self._soft: set[str] = set()
+
+    def begins(self, call: Call) -> None:
+        """Nothing yet: the first core goes first, for it may refuse."""
+
+    def ends(self, call: Call) -> None:
+        """Make the call on the second core, and compare."""
+        self._status.calls += 1
+        if self._history is not None:
+            self._history.add(call)
+        if call.method in UNCOMPARED:
+            return
+        self._judge(call, self._compare(call))
+        self._status.compared += 1
+        is_dead = isinstance(call.error, CorePoisonedError)
+        if self._status.calls % self._sizes_every == 0 and not is_dead:
+            self._judge(call, self._compare_sizes())
+
+    # --- Comparing ------------------------------------------------------------------------
+
+    def _compare(self, call: Call) -> Difference | None:
+        given = {
+            name: translated(self._names, self._second_names, name, item)
+            for name, item in call.arguments.items()
+        }
+        theirs = Call(call.method, given)
+        asked = arguments_of(self._names, call), arguments_of(self._second_names, theirs)
+        _make(self._second, theirs)
+        left = [call.method, asked[0], *ending_of(self._names, call, self._ordered)]
+        right = [call.method, asked[1], *ending_of(self._second_names, theirs, self._ordered)]
+        return compare_calls([left], [right])
+
+    def _compare_sizes(self) -> Difference | None:
+        mine = sizes_of(self._first, self._readings)
+        theirs = _answer(lambda: sizes_of(self._second, self._readings))
+        if isinstance(theirs, BaseException):
+            return Difference(f"sizes.ok|{type(theirs).__name__}", mine, str(theirs))
+        found = compare_sizes(mine, theirs)
+        if found is not None or self._status.calls % (self._sizes_every * TOTAL_EVERY):
+            return found
+        total = list(self._first.total_size())
+        other = _answer(lambda: list(self._second.total_size()))
+        return first_difference(total, other, "tree.total")
+
+    # --- Telling --------------------------------------------------------------------------
+
+    def _judge(self, call: Call, found: Difference | None) -> None:
+        if found is None:
+            return
+        if not found.is_soft:
+            self._part(call, found)
+        divergence = self._divergence(found, call.method)
+        if divergence.signature not in self._soft:
+            self._soft.add(divergence.signature)
+            self._reporter.soft(divergence)
+
+    def _part(self, call: Call, found: Difference) -> NoReturn:
+        """Report a hard difference and end."""
+        divergence, trace = self._divergence(found, call.method), self._trace(found)
+        if trace is not None:
+            # The last op of the trace is the one that the call belongs to.
+            divergence = self._divergence(found, kind_of(trace.ops[-1]))
+            trace.header.signature = divergence.signature
+        self._reporter.divergence(divergence, trace)
+        raise ShadowDivergenceError(divergence)
+
+    def _divergence(self, found: Difference, op_kind: str) -> Divergence:
+        return Divergence(
+            pair=self._status.pair,
+            kind="difference",
+            op_index=self._status.calls,
+            op_kind=op_kind,
+            where=found.where,
+            left=found.left,
+            right=found.right,
+            is_soft=found.is_soft,
+        )
+
+    def _trace(self, found: Difference) -> Trace | None:
+        """The run so far; None if it can't be had, and the reporter knows why."""
+        if self._history is None:
+            return None
+        told = self._divergence(found, "")
+        note = f"A cache of a server, up to {place_of(told)}: {values_of(told)}."
+        try:
+            return self._history.trace(pair=told.pair, expect="diverges", note=note)
+        except Exception as error:
+            self._reporter.no_trace = shown(error)
+            return None
+
+
+def shadowed(
+    first: Any,
+    methods: Crossing,
+    make_second: Callable[[], TreeCore],
+    components: Sequence[ComponentType],
+    reporter: Reporter,
+    make_history: Callable[[], History] | None = None,
+    sizes_every: int = 1,
+    strict: bool = False,
+) -> Any:
+    """Give a core a shadow; returns the same core, which has `treedrift_status` from now on.
+
+    A second core that can't be built or a first that can't be watched is a fault: it is told, and
+    the first goes on alone; with `strict` it is raised. A history that can't be kept costs the
+    trace alone.
+    """
+    first.treedrift_status = reporter.status
+    history = None
+    if make_history is not None and not reporter.no_trace:
+        try:
+            history = make_history()
+        except Exception as error:
+            reporter.no_trace = str(error)
+    try:
+        shadow = Shadow(first, make_second(), components, reporter, history, sizes_every)
+        return watch(first, methods, shadow, strict, reporter.fault)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        reporter.fault(error)
+        if strict:
+            raise
+        return first
+
+
+# --- The second core ----------------------------------------------------------------------
+
+
+def _make(core: TreeCore, call: Call) -> None:
+    """Make a call on a core; whatever it raises is how it ended."""
+    buffers: dict[str, Any] = {
+        name: [] if name == "cache_actions" else {}
+        for name in parameters_of(call.method)
+        if name in BUFFERS
+    }
+    answer = _answer(lambda: _called(core, call, buffers))
+    if isinstance(answer, BaseException):
+        call.error = answer
+    else:
+        call.result, call.filled = answer, buffers
+
+
+def _called(core: TreeCore, call: Call, buffers: dict[str, Any]) -> Any:
+    if call.method == CLEARED:
+        return core.kv_events.record_all_cleared()
+    if call.method.endswith(" ="):
+        return setattr(core, call.method.removesuffix(" ="), call.arguments["value"])
+    if call.method in PROPERTIES:
+        return getattr(core, call.method)
+    return getattr(core, call.method)(**call.arguments, **buffers)
+
+
+def _answer(ask: Callable[[], Any]) -> Any:
+    """What the second core answers, or whatever it raises: a native panic is no `Exception`."""
+    try:
+        return ask()
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        return error
+
+
+Reading = tuple[int, str, tuple[Any, ...]]
+"""A place in `compare.SIZE_NAMES`, and the method and arguments that fill it."""
+
+
+def readings_of(components: Sequence[ComponentType]) -> list[Reading]:
+    """How the counters of a tree with these components are read."""
+    read: list[Reading] = [(SIZE_NAMES.index("has_ongoing_insert"), "has_ongoing_insert", ())]
+    for kind in components:
+        place = SIZE_NAMES.index(_EVICTABLE[kind])
+        if kind in SIZES:
+            evictable, protected = SIZES[kind]
+            read += [(place, evictable, ()), (place + 1, protected, ())]
+        else:
+            read.append((place, "component_evictable_size", (kind,)))
+            read.append((place + 1, "component_protected_size", (kind,)))
+    return read
+
+
+def sizes_of(core: Any, readings: Sequence[Reading]) -> list[int]:
+    """The counters of a core in the order of `compare.SIZE_NAMES`; what is not read stands at 0."""
+    told = [0] * len(SIZE_NAMES)
+    for place, method, arguments in readings:
+        told[place] = getattr(core, method)(*arguments)
+    return told
+
+
+def translated(first: Names, second: Names, name: str, item: Any) -> Any:
+    """A copy of an argument or field called `name`, with the second core's handles and receipts.
+
+    They go by the number that each side gave them.
+    """
+    if name in HANDLE_FIELDS:
+        return first.handle_in(second, item)
+    if item is None or name == "req":  # No core reads a request (KEY-52).
+        return None
+    if name in HANDLE_LIST_FIELDS:
+        return type(item)([first.handle_in(second, one) for one in item])
+    if name in TRANSFERS:
+        return [(operation, first.handle_in(second, node)) for operation, node in item]
+    if name in RECEIPT_FIELDS:
+        return {kind: first.receipt_in(second, uuid) for kind, uuid in item.items()}
+    return _copied(first, second, item)
+
+
+def _copied(first: Names, second: Names, item: Any) -> Any:
+    if type(item) in ATOMS or isinstance(item, Enum):
+        return item
+    if isinstance(item, torch.Tensor):
+        return item.clone()
+    if isinstance(item, array):
+        return item[:]
+    if isinstance(item, RadixKey):
+        tokens = item.token_ids[:]
+        return RadixKey(tokens, item.extra_key, item.is_bigram, item.limit, item.cache_salt)
+    if isinstance(item, msgspec.Struct):
+        fields = {
+            name: translated(first, second, name, getattr(item, name))
+            for name in item.__struct_fields__
+        }
+        return type(item)(**fields)
+    if isinstance(item, Mapping):
+        return {key: _copied(first, second, one) for key, one in item.items()}
+    if isinstance(item, (list, tuple)):
+        return type(item)([_copied(first, second, one) for one in item])
+    return copy.deepcopy(item)  # A misuse may pass anything.
