@@ -20,8 +20,10 @@ from ..contract import (
     TreeCore,
     UnsupportedError,
 )
+from .crossing import written
 from .initial import contract_params, reason_to_fall_back
 from .methods import BUFFERS, Methods, Signature, methods_of_release
+from .release import REQUIRED
 
 __all__ = ["contract_params", "drop_in", "reason_to_fall_back"]
 
@@ -123,29 +125,18 @@ def _served(methods: Methods, signature: Signature) -> Served:
 
 
 def _served_by_place(methods: Methods, signature: Signature) -> Served:
-    """For a method whose parameters are the same on both sides: no names are looked at."""
+    """For a method whose parameters are the same on both sides: written out, with its signature."""
     name, answer = signature.name, methods.answers_in[signature.name]
-    found = methods.arguments_shared[name]
-    by_name = {key: found[key] for key in signature.ours}
-    converters = [(place, made) for place, made in enumerate(by_name.values()) if made is not None]
-
-    def plain(self: Any, *args: Any, **kwargs: Any) -> Any:
-        result = getattr(self._core, name)(*args, **kwargs)
-        return result if answer is None else answer(result)
-
-    def converting(self: Any, *args: Any, **kwargs: Any) -> Any:
-        given = list(args)
-        for place, made in converters:
-            if place < len(given):
-                given[place] = made(given[place])
-        for key in kwargs:
-            by_key = by_name.get(key)
-            if by_key is not None:
-                kwargs[key] = by_key(kwargs[key])
-        result = getattr(self._core, name)(*given, **kwargs)
-        return result if answer is None else answer(result)
-
-    return converting if converters else plain
+    names: dict[str, Any] = {"answer": answer}
+    taken, passed = ["self"], []
+    for key, default in signature.theirs.items():
+        names[f"made_{key}"] = made = methods.arguments_shared[name][key]
+        names[f"default_{key}"] = default
+        taken.append(key if default is REQUIRED else f"{key}=default_{key}")
+        passed.append(f"{key}={key}" if made is None else f"{key}=made_{key}({key})")
+    call = f"self._core.{name}({', '.join(passed)})"
+    result = call if answer is None else f"answer({call})"
+    return written(f"def {name}({', '.join(taken)}):\n    return {result}", names)
 
 
 def _served_by_name(methods: Methods, signature: Signature) -> Served:
