@@ -1,4 +1,7 @@
-"""`python -m benchmarks.serving`: a request log through SGLang's cache; prints one JSON object."""
+"""`python -m benchmarks.serving`: a request log through SGLang's cache; one JSON line a run.
+
+It needs an environment with SGLang. Several cores take turns, round after round.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,13 @@ import torch
 from treedrift.harness.importers.mooncake import read_log
 from treedrift.harness.trace import TraceError
 
-from .running import Report, run_log, setting_for
+from .contestants import entered
+from .running import run_log, setting_for
 from .setting import COMPONENTS
 
 
 def main(arguments: list[str]) -> int:
-    """Run the log once. 2 for bad arguments or a bad log, else 0."""
+    """Run the log. 2 for bad arguments or a bad log, else 0."""
     options = parser_of_runs("python -m benchmarks.serving", __doc__).parse_args(arguments)
     torch.set_num_threads(1)
     try:
@@ -26,18 +30,31 @@ def main(arguments: list[str]) -> int:
         print(error, file=sys.stderr)
         return 2
     setting = setting_for(entries, options)
-    report: Report = run_log(setting, entries, options.first_token, options.output_tokens)
-    print(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())
+    for number in range(options.rounds):
+        shift = number % len(options.core)
+        for name in options.core[shift:] + options.core[:shift]:
+            with entered(name) as backend:
+                given = msgspec.structs.replace(setting, core=backend)
+                report = run_log(given, entries, options.first_token, options.output_tokens)
+            report.core = name
+            print(msgspec.json.encode(report).decode(), flush=True)
     return 0
 
 
 def parser_of_runs(program: str, about: str | None) -> argparse.ArgumentParser:
-    """Arguments that say what is run: the log, and the cache that it runs through."""
+    """Arguments that say what is run: the log, and the caches that it runs through."""
     parser = argparse.ArgumentParser(prog=program, description=about)
     add = parser.add_argument
     add("--log", type=Path, required=True, help="a Mooncake request log")
     add("--requests", type=_count, default=3000, help="requests of the log (3000)")
-    add("--core", help="name of a backend; by default SGLang's variable says it")
+    add(
+        "--core",
+        nargs="+",
+        default=["sglang-python"],
+        help="sglang-python, sglang-rust, treedrift-python, treedrift-rust,"
+        " shadow:FIRST,SECOND, record:CORE, or another backend's name",
+    )
+    add("--rounds", type=_count, default=1, help="runs of every core (1)")
     add("--components", type=_components, default=("full",), help="as in full,swa,mamba (full)")
     add("--page-size", type=_count, default=16, help="tokens of a page (16)")
     add("--slots", type=_count, default=2**18, help="tokens of the pool (262144)")
@@ -61,7 +78,7 @@ def _count(text: str) -> int:
 
 def _components(text: str) -> tuple[str, ...]:
     names = tuple(text.split(","))
-    if names not in {("full", *names[1:])} or not set(names) <= set(COMPONENTS):
+    if names[0] != "full" or not set(names) <= set(COMPONENTS):
         raise argparse.ArgumentTypeError(f"full first, then swa and mamba; got {text}")
     return names
 

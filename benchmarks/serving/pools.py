@@ -36,7 +36,11 @@ def prepare_process() -> None:
         sys.modules.setdefault(parser, substitute)
     from sglang.srt.plugins import load_plugins
 
+    from treedrift.inside.plugin import register
+
     load_plugins()
+    # A working tree announces nothing, unlike an installed wheel; a second time does nothing.
+    register()
 
 
 def build_params(setting: Setting) -> Any:

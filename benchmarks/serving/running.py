@@ -57,7 +57,6 @@ def setting_for(entries: Sequence[LogEntry], options: argparse.Namespace) -> Set
     """The cache that a log runs through, as the command's options say."""
     page = options.page_size
     return Setting(
-        core=options.core,
         components=options.components,
         page_size=page,
         slots=options.slots // page * page,

@@ -240,7 +240,7 @@ class Scheduler:
             admitted.append(request)
         while self.waiting and left > 0 and self._has_room_for_one(len(admitted)):
             request = self.waiting[0]
-            if not self._match(request, left):
+            if not self._match(request, admitted):
                 break
             self.waiting.pop(0)
             left -= self._take_chunk(request, left)
@@ -259,7 +259,7 @@ class Scheduler:
         free = self.states.available_size() + self.cache.mamba_evictable_size()
         return bool(free >= STATES_FOR_ONE * (admitted + 1) + len(self.running))
 
-    def _match(self, request: Any, left: int) -> bool:
+    def _match(self, request: Any, admitted: list[Any]) -> bool:
         """Look a request's tokens up and load what the store has; False if it has to wait."""
         from sglang.srt.mem_cache.base_prefix_cache import InitLoadBackParams
 
@@ -267,10 +267,14 @@ class Scheduler:
         pin = self.cache.lock(request.last_node)
         try:
             needed = len(request.full_untruncated_fill_ids) - request.prefix_len
-            if not self._has_slots(needed + self._output_to_come(request)):
+            # Those that were admitted before it have no slots yet.
+            promised = sum(each.extend_len + self._output_to_come(each) for each in admitted)
+            rounding = len(admitted) * 2 * self.setting.page_size
+            needed += self._output_to_come(request) + promised + rounding
+            if not self._has_slots(needed):
                 if self._let_offloads_land():
                     return False
-                if not self.running and self.chunked is None:
+                if not self.running and not admitted:
                     # Alone it does not fit, so it never will.
                     self.figures.too_long += 1
                     self._end(request, is_aborted=True)
