@@ -11,6 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..config import TREE_ORDERS, Config, problems
+from ..opening import SMALL_POOL
 from .base import Base
 from .draft import (
     BUFFERS,
@@ -24,6 +25,7 @@ from .draft import (
     sizes_of,
 )
 from .keys import scaled
+from .runs import runs_of
 
 _DEFAULTS = Config()
 
@@ -44,6 +46,11 @@ def configuration(base: Base) -> Iterator[Candidate]:
     for one in _all(base.draft):
         if not problems(one.draft.config):
             yield one
+
+
+def rows(base: Base) -> Iterator[Candidate]:
+    """No room for requests, which takes the longest to make and which core ops have no use for."""
+    yield changed(base.draft, {}, replace(base.draft.config, rows=1, row_length=1))
 
 
 def _all(draft: Draft) -> Iterator[Candidate]:
@@ -114,8 +121,11 @@ def _single_tokens(draft: Draft) -> Candidate:
     """Without pairs: a key of pairs has one unit less than tokens."""
     new = {}
     for number, op in enumerate(draft.ops):
-        tokens = getattr(op, "tokens", None)
-        if tokens:
+        tokens, runs = getattr(op, "tokens", None), runs_of(op)
+        if runs:
+            (first, count), rest = runs[-1], runs[:-1]
+            new[number] = replaced(op, runs=[*rest, (first, count - 1)] if count > 1 else rest)
+        elif tokens:
             new[number] = replaced(op, tokens=tokens[:-1])
     return changed(draft, new, replace(draft.config, bigram=False))
 
@@ -143,7 +153,15 @@ def _simpler(field: str, value: Any) -> Iterator[Any]:
 def _sizes(draft: Draft) -> Iterator[Candidate]:
     for field in sizes_of(draft.config):
         value = getattr(draft.config, field)
-        halves = () if value is None else (value // 2, value - 1)
-        for smaller in dict.fromkeys((*SMALL_SIZES, *halves)):
+        larger = () if value is None else _less(value)
+        for smaller in dict.fromkeys((*SMALL_SIZES, SMALL_POOL + 1, *larger)):
             if 0 < smaller < (value or draft.config.capacity):
                 yield changed(draft, {}, replace(draft.config, **{field: smaller}))
+
+
+def _less(value: int) -> Iterator[int]:
+    """A half, three quarters, seven eighths and so on of a size, and one less."""
+    part = value // 2
+    while part:
+        yield value - part
+        part //= 2

@@ -112,6 +112,10 @@ def size_of(draft: Draft) -> Size:
             if field == "tokens":
                 tokens += len(value)
                 magnitude += sum(map(_token_cost, value))
+            elif field == "runs":
+                # Spelled out, the same tokens are simpler.
+                tokens += sum(count + 1 for _, count in value)
+                magnitude += sum(_token_cost(first) + count for first, count in value)
             else:
                 set_operands += value != default and default is not msgspec.NODEFAULT
                 magnitude += cost_of(value)
@@ -174,7 +178,16 @@ def cost_of(value: Any) -> int:
     return sum(1 + cost_of(item) for item in value)
 
 
-_REF_COSTS = {"root": 0, "offered": 1, "live": 1, "request": 2, "stale": 3, "bogus": 4}
+_REF_COSTS = {
+    "root": 0,
+    "offered": 1,
+    "live": 1,
+    "request": 2,
+    "stale": 3,
+    "bogus": 4,
+    "answer": 32,
+}
+"""An answer needs a number at two places, so any other name of a node is simpler."""
 
 
 def _token_cost(token: int) -> int:

@@ -14,6 +14,7 @@ from .. import ops
 from ..config import Config
 from .base import Base
 from .draft import Candidate, Draft, changed, replaced
+from .runs import runs_of, scaled_runs
 
 MERGES_MAX = 12
 """So many smaller values are tried in place of one token value."""
@@ -52,7 +53,8 @@ class Segment(msgspec.Struct):
 
 def has_key(op: ops.AnyOp) -> bool:
     """Whether the tokens of an op are a key of their own, and not a continuation of another."""
-    return bool(getattr(op, "tokens", None)) and not isinstance(op, ops.Decode)
+    has_tokens = bool(getattr(op, "tokens", None) or runs_of(op))
+    return has_tokens and not isinstance(op, ops.Decode)
 
 
 def segments(draft: Draft) -> list[Segment]:
@@ -125,7 +127,10 @@ def shrink_with_pool(base: Base) -> Iterator[Candidate]:
 
 
 def take_every_second(base: Base) -> Iterator[Candidate]:
-    """Half as long keys and pools: every two tokens become one, the same two the same one."""
+    """Half as long keys and pools: every two tokens become one, the same two the same one.
+
+    Of a run, the first half stays.
+    """
     yield scaled(base.draft, 2, base.draft.config.page_size)
 
 
@@ -143,6 +148,8 @@ def scaled(draft: Draft, ratio: int, page_size: int) -> Candidate:
         if tokens:
             groups = [tuple(tokens[at : at + ratio]) for at in range(0, len(tokens), ratio)]
             operands["tokens"] = [numbers.setdefault(one, len(numbers) + 1) for one in groups]
+        if runs_of(op):
+            operands["runs"] = scaled_runs(runs_of(op), ratio)
         if operands:
             new[number] = replaced(op, **operands)
     config = draft.config
@@ -213,7 +220,7 @@ def exchange(base: Base) -> Iterator[Candidate]:
     keys = {tuple(op.tokens): None for op in base.draft.ops if isinstance(op, _KEYED) and op.tokens}
     for number, op in enumerate(base.draft.ops):
         tokens = getattr(op, "tokens", None)
-        if not tokens:
+        if not tokens or runs_of(op):
             continue
         if max(tokens) > 1:
             new = replaced(op, tokens=[1] * len(tokens))

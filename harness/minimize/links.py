@@ -6,12 +6,16 @@ which tells for every reference *which* request, receipt, pin, node or offload i
 that made it. To relink is to run the remaining ops on such a side and to write every reference as
 the position that its thing has there; an op whose thing is gone goes too.
 
-Nodes are known by their path as well, so that one is found again that another op has made.
+Nodes are known by their path as well, so that one is found again that another op has made. Long
+traces of core calls are followed without running them (see `sketch`).
 """
 
 from __future__ import annotations
 
+from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -23,26 +27,13 @@ from ..cache import Request
 from ..opening import NEVER
 from ..side import LocalSide, Settings, may_run_during_insert
 from .draft import Candidate, Draft, replaced
-
-Thing = tuple[Any, ...]
-"""Something that an operand can name: its kind, the op that made it, and which one of those."""
-
-Place = tuple[str, int]
-"""An operand: its field, and the position in it if it is a list."""
+from .sketch import Sketch, is_sketched
+from .things import Answers, Path, Place, Reference, Thing, node_refs
 
 UNWATCHED = Settings(tree_every=NEVER, watch_free_list=False)
 
 SOUND_CORE = "python"
 """The core on which traces are followed."""
-
-Path = tuple[Any, ...]
-
-
-class Reference(msgspec.Struct):
-    """What an operand met: the thing, and for a node its path from the root."""
-
-    thing: Thing
-    path: Path | None = None
 
 
 class RequestState(msgspec.Struct):
@@ -55,17 +46,23 @@ class RequestState(msgspec.Struct):
 
 
 class Links(msgspec.Struct):
-    """All references of a trace, by op; and which request each op was about."""
+    """All references of a trace, by op; and which request each op was about.
 
-    references: list[dict[Place, Reference]]
-    requests: dict[int, RequestState]
+    `is_sketched`: they were found without running the trace.
+    """
+
+    references: list[dict[Place, Reference]] = []
+    requests: dict[int, RequestState] = {}
+    is_sketched: bool = False
 
 
 def follow(draft: Draft) -> Links | None:
     """Find out what the references of a trace refer to. None: our core can't run this trace."""
+    if is_sketched(draft.ops):
+        return _sketched(draft)
     try:
         follower = Follower(draft)
-        found = Links([], {})
+        found = Links()
         for number, op in enumerate(draft.ops):
             follower.prepare(op, number)
             references = dict(follower.references(op))
@@ -81,6 +78,14 @@ def follow(draft: Draft) -> Links | None:
     return found
 
 
+def _sketched(draft: Draft) -> Links:
+    sketch, found = Sketch(), Links(is_sketched=True)
+    for number, op in enumerate(draft.ops):
+        found.references.append(dict(sketch.references(op)))
+        sketch.run(op, number)
+    return found
+
+
 def relink(base: Draft, candidate: Candidate, links: Links) -> Draft | None:
     """The candidate with every reference written as what it meant in the base.
 
@@ -88,9 +93,10 @@ def relink(base: Draft, candidate: Candidate, links: Links) -> Draft | None:
     """
     made: list[ops.AnyOp] = []
     try:
-        follower = Follower(candidate.draft)
+        follower = Sketch() if links.is_sketched else Follower(candidate.draft)
         for op, origin in zip(candidate.draft.ops, candidate.origins, strict=True):
-            follower.prepare(op, origin)
+            if isinstance(follower, Follower):
+                follower.prepare(op, origin)
             new = _rewritten(follower, op, base.ops[origin], links.references[origin])
             if new is not None:
                 follower.run(new, origin)
@@ -101,7 +107,7 @@ def relink(base: Draft, candidate: Candidate, links: Links) -> Draft | None:
 
 
 def _rewritten(
-    follower: Follower, op: Any, before: Any, references: dict[Place, Reference]
+    follower: Follower | Sketch, op: Any, before: Any, references: dict[Place, Reference]
 ) -> Any | None:
     """The op with its references moved; None if one of them has nothing to name any more."""
     if type(op) is not type(before):
@@ -136,8 +142,10 @@ class Follower:
         self._things: dict[int, Thing] = {}
         self._kept: list[object] = []  # So that no two things ever share an identity.
         self._nodes: dict[int, Thing] = {}
-        self._paths: dict[int, Path] = {}
+        self._made: Counter[int] = Counter()
+        self._paths: dict[int, _Path] = {}
         self._pins: list[Thing] = []
+        self._answers = Answers()
 
     # --- Running --------------------------------------------------------------------------
 
@@ -157,6 +165,7 @@ class Follower:
         release = op.release if isinstance(op, ops.Pin) and not op.force else None
         self._side.run([op])
         self._note_all(number)
+        self._answers.note(op, number)
         count = len(self._side.references.pins)
         if count > pins:
             self._pins.append(("pin", number, 0))
@@ -168,11 +177,10 @@ class Follower:
         self._note("request", self._side.cache.requests, number)
         self._note("lock", self._all_locks(), number)
         self._note("offload", self._side.cache.linker.pending, number)
-        made = sum(maker == number for _, maker, _ in self._nodes.values())
         for node in self._side.recorder.names.told:
             if node not in self._nodes:
-                self._nodes[node] = ("node", number, made)
-                made += 1
+                self._nodes[node] = ("node", number, self._made[number])
+                self._made[number] += 1
 
     def _all_locks(self) -> Iterator[object]:
         held = self._side.references
@@ -222,9 +230,12 @@ class Follower:
                 # An ack is always for the oldest offload.
                 position = 0 if field == "success" else number % len(things)
                 yield (field, 0), Reference(things[position])
-        for place, ref in _node_refs(op):
+        for place, ref in node_refs(op):
             kind, _, number = ref.partition(":")
-            if kind == "request":
+            answer = self._answers.named(ref)
+            if answer is not None:
+                yield place, Reference(answer)
+            elif kind == "request":
                 found = self._running()
                 if found:
                     yield place, Reference(found[int(number) % len(found)])
@@ -238,6 +249,8 @@ class Follower:
     def spelled(self, op: Any, reference: Reference) -> Any | None:
         """How an op has to spell a reference now; None if there is no such thing any more."""
         kind = reference.thing[0]
+        if kind == "answer":
+            return self._answers.spelled(reference.thing)
         if kind == "node":
             return self._spelled_node(reference)
         for _, things in self._numbered(op):
@@ -289,34 +302,36 @@ class Follower:
         return held.stale + dead
 
     def _path(self, node: int) -> Path | None:
-        """The path of a node: its namespace, and the units from the root to its end.
+        """The path of a node.
 
         It is found out once, as long as the node lives: a split leaves the handle at the end.
         """
         if node not in self._paths:
             for one in self._inspect(self._side.references.core).nodes:
-                above = () if one.parent_id is None else self._paths[one.parent_id]
+                above = None if one.parent_id is None else self._paths[one.parent_id]
                 if one.node_id not in self._paths:
                     self._paths[one.node_id] = _path_below(above, one)
-        return self._paths.get(node)
+        found = self._paths.get(node)
+        return None if found is None else found.digest()
 
 
-def _path_below(above: Path, node: NodeSnapshot) -> Path:
-    if node.parent_id is None:
-        return ()
+_Path = Any
+"""A hash that goes on from its parent's; `hashlib` has no name for the type."""
+
+_ROOT: _Path = blake2b(digest_size=16)
+
+
+def _path_below(above: _Path | None, node: NodeSnapshot) -> _Path:
+    if above is None:
+        return _ROOT
+    path = above.copy()
+    if above is _ROOT:
+        path.update(repr((node.extra_key, node.cache_salt)).encode())
     tokens = node.token_ids
-    units = zip(tokens, tokens[1:], strict=False) if node.is_bigram else tokens
-    return (*(above or (node.extra_key, node.cache_salt)), *units)
+    units = zip(tokens, tokens[1:], strict=False) if node.is_bigram else zip(tokens, strict=True)
+    path.update(array("q", [token for unit in units for token in unit]))
+    return path
 
 
 def _at(items: Sequence[Any], number: int) -> Any | None:
     return items[number % len(items)] if items else None
-
-
-def _node_refs(op: Any) -> Iterator[tuple[Place, str]]:
-    for field in ("node", "until"):
-        ref = getattr(op, field, None)
-        if ref is not None:
-            yield (field, 0), ref
-    for index, ref in enumerate(getattr(op, "nodes", ())):
-        yield ("nodes", index), ref

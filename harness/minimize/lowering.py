@@ -81,7 +81,9 @@ def _simpler(op: Any) -> Iterator[ops.AnyOp]:
                 session_id=op.session_id,
                 rotation_base=op.rotation_base,
             )
-        case ops.CoreInsert() | ops.Touch():
+        case ops.CoreInsert():
+            yield ops.CoreMatch(op.tokens, op.namespace, runs=op.runs, answer=op.answer)
+        case ops.Touch():
             yield ops.CoreMatch(op.tokens, op.namespace)
         case ops.Checkpoint(request=request) | ops.Retract(request=request):
             yield ops.Abort(request)

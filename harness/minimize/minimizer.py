@@ -29,6 +29,12 @@ from .trial import Judge, Memo, replayed
 LOOKS = 3
 """How often a trace is replayed before it counts as one that always shows the same."""
 
+LOOKING_SECONDS = 5.0
+"""After so long no further one of them begins.
+
+What shows by chance is found out at the end too: the result is replayed once more.
+"""
+
 NOTE_LENGTH_MAX = 300
 
 Verdict = Literal["DIVERGES", "FLAKY", "AGREES", "SLIPPED"]
@@ -165,10 +171,13 @@ class _Work:
         seen = [one.signature for one in found]
         named = next((one for one in found if one.signature == signature), None)
         self._kept = named or decisive(found)
-        is_steady = all(
-            [one.signature for one in self._replay(self._first)] == seen for _ in range(LOOKS - 1)
-        )
-        result.trials = LOOKS
+        is_steady = True
+        result.trials = 1
+        while is_steady and result.trials < LOOKS:
+            if monotonic() - self._started > LOOKING_SECONDS:
+                break
+            is_steady = [one.signature for one in self._replay(self._first)] == seen
+            result.trials += 1
         result.seconds = monotonic() - self._started
         if not is_steady:
             result.verdict = "FLAKY"

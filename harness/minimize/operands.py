@@ -14,8 +14,9 @@ import msgspec
 from .. import ops
 from .base import Base
 from .draft import Candidate, changed, cost_of, fields_of, replaced, simpler_numbers
+from .things import node_refs
 
-NAMELESS = ("tokens", "method", "flag", "about")
+NAMELESS = ("tokens", "runs", "method", "flag", "about")
 """Operands that other passes lower, or that say what an op is about and have no simpler value."""
 
 PLAIN_NAME = "a"
@@ -60,6 +61,32 @@ def each(base: Base) -> Iterator[Candidate]:
                 yield changed(base.draft, {number: replaced(op, **{field: simpler})})
 
 
+def answers(base: Base) -> Iterator[Candidate]:
+    """Answers that no op names are not kept, the others numbered as they appear."""
+    named = {ref for op in base.draft.ops for _, ref in node_refs(op)}
+    numbers: dict[int, int] = {}
+    new: dict[int, ops.AnyOp] = {}
+    every: list[Any] = base.draft.ops
+    for number, op in enumerate(every):
+        changes: dict[str, Any] = {}
+        answer = getattr(op, "answer", None)
+        if answer is not None:
+            is_named = f"answer:{answer}" in named
+            changes["answer"] = numbers.setdefault(answer, len(numbers)) if is_named else None
+        for (field, place), ref in node_refs(op):
+            kind, _, old = ref.partition(":")
+            if kind == "answer":
+                spelled = f"answer:{numbers.setdefault(int(old), len(numbers))}"
+                if field == "nodes":
+                    changes.setdefault(field, list(op.nodes))[place] = spelled
+                else:
+                    changes[field] = spelled
+        if changes:
+            new[number] = replaced(op, **changes)
+    if new:
+        yield changed(base.draft, new)
+
+
 def _set_operands(op: ops.AnyOp) -> Iterator[tuple[str, Any, Any]]:
     """Operands that are not as simple as they can be: field, value and default."""
     for field, default in fields_of(type(op)):
@@ -101,9 +128,11 @@ def _simpler_lists(value: list[Any]) -> Iterator[list[Any]]:
 def _simpler_texts(value: str) -> Iterator[str]:
     """Simpler node references; of any other text there is none."""
     kind, _, number = value.partition(":")
-    if kind not in ("live", "stale", "request", "offered", "bogus"):
+    if kind not in ("live", "stale", "request", "offered", "bogus", "answer"):
         return
     spelled = ["root", *(f"live:{index}" for index in range(LIVE_MAX))]
+    if kind == "answer":
+        spelled.insert(1, "offered")
     if number and kind != "bogus":
         spelled += [f"{kind}:{other}" for other in simpler_numbers(int(number))]
     limit = cost_of(value)

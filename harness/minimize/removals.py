@@ -1,20 +1,85 @@
-"""Passes that remove ops: chunks, the uses of one thing, stretches, single ops and pairs of them.
+"""Passes that remove ops: all but a few, chunks, whole kinds, the uses of one thing, single ops.
 
-All go from the end to the start: later ops hang on earlier ones. A single op takes with it what
+The first keep few ops and then more: of a long trace, only what is short is tried quickly. All
+others go from the end to the start: later ops hang on earlier ones. A single op takes with it what
 can't be without it, because references are relinked first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from itertools import combinations
+from typing import Any
 
 from .. import ops
 from .base import Base, Pass
 from .draft import Candidate, Draft, without
+from .keys import has_key
+from .runs import shared_length
+
+LAST_KEPT = 8
+"""So many of the last ops stay beside those that are kept for their keys."""
 
 PAIRS_MAX = 24
 """Up to so many ops every two of them are removed together."""
+
+
+def recent(base: Base) -> Iterator[Candidate]:
+    """The last ops with what they name: one, two, four and so on."""
+    count = len(base.draft.ops)
+    for kept in _few(count):
+        yield _only(base, range(count - kept, count))
+
+
+def related(base: Base) -> Iterator[Candidate]:
+    """The ops whose keys share most with the last key of all: one, two, four and so on."""
+    steps = base.draft.ops
+    keyed = [number for number, op in enumerate(steps) if has_key(op)]
+    if not keyed:
+        return
+    last: Any = steps[keyed.pop()]
+    near = {
+        number: shared_length(op, last)
+        for number in keyed
+        if getattr(op := steps[number], "namespace", None) == last.namespace
+    }
+    nearest = sorted(near, key=lambda number: (-near[number], -number))
+    for kept in _few(len(steps)):
+        if kept <= len(nearest):
+            rest = range(len(steps) - min(kept, LAST_KEPT), len(steps))
+            yield _only(base, [*nearest[:kept], *rest])
+
+
+def _few(count: int) -> Iterator[int]:
+    """One, two, four and so on, below a count."""
+    kept = 1
+    while kept < count:
+        yield kept
+        kept *= 2
+
+
+def _only(base: Base, kept: Iterable[int]) -> Candidate:
+    """The draft with some of its ops alone, and with those that made what they name."""
+    links = base.links
+    needed, asked = set(), list(kept)
+    while asked:
+        number = asked.pop()
+        if number not in needed:
+            needed.add(number)
+            if links is not None:
+                makers = (one.thing[1] for one in links.references[number].values())
+                asked += [maker for maker in makers if isinstance(maker, int)]
+    return without(base.draft, set(range(len(base.draft.ops))) - needed)
+
+
+def of_a_kind(base: Base) -> Iterator[Candidate]:
+    """All ops of one kind, the most frequent first; the last op of the trace stays."""
+    steps = base.draft.ops
+    for kind, count in Counter(map(ops.kind_of, steps[:-1])).most_common():
+        if count > 1:
+            of_it = {number for number, op in enumerate(steps[:-1]) if ops.kind_of(op) == kind}
+            yield without(base.draft, of_it)
 
 
 def chunks(size: int) -> Pass:

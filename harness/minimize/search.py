@@ -14,7 +14,7 @@ from itertools import islice
 from time import monotonic
 from typing import Protocol
 
-from . import configuration, keys, lowering, operands, removals
+from . import configuration, keys, lowering, operands, removals, runs
 from .base import Base, Pass
 from .draft import Candidate, Draft, size_of
 from .trial import Evaluation, Trial
@@ -26,11 +26,18 @@ SLIPPED_TRACES_MAX = 4
 """So many other kinds keep their shortest trace."""
 
 PASSES: tuple[tuple[str, Pass], ...] = (
+    ("recent", removals.recent),
+    ("related", removals.related),
+    ("rows", configuration.rows),
     *(("chunks", removals.chunks(size)) for size in CHUNKS),
+    ("whole kinds", removals.of_a_kind),
     ("uses", removals.uses),
     ("stretches", removals.stretches),
     ("removals", removals.singles),
     ("stories", lowering.stories),
+    ("runs together", runs.shorten_together),
+    ("runs", runs.shorten),
+    ("spelling", runs.spell_out),
     ("config", configuration.configuration),
     ("segments", keys.shorten_segments),
     ("tokens", keys.shorten_keys),
@@ -39,6 +46,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("kinds", lowering.kinds),
     ("operands together", operands.together),
     ("operands", operands.each),
+    ("answers", operands.answers),
     ("names", keys.rename),
     ("values", keys.merge),
     ("keys", keys.exchange),

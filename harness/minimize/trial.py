@@ -18,6 +18,7 @@ from ..remote import RemoteError
 from ..side import HarnessError
 from .draft import Candidate, Draft, size_of
 from .links import Links, follow, relink
+from .sketch import is_sketched
 
 STEP_OPS = 32
 """Ops between two looks at whether the sides have parted."""
@@ -123,6 +124,8 @@ class Judge:
             if trial.outcome.shows:
                 found.reached = trial.draft
                 break
+            if candidate.relinked_first and is_sketched(base.ops):
+                break  # In a long trace the plain ops differ little, and take as long again.
         return found
 
     def _plain(self, base: Draft, candidate: Candidate, found: Evaluation) -> Variant:
