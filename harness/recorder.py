@@ -15,6 +15,7 @@ from functools import cache
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol, Union, get_args, get_origin, get_type_hints
 
+from ..backends import contract
 from ..backends.contract import CorePoisonedError, TreeCore
 from .behaviours import WATCHED
 from .canonical import (
@@ -36,7 +37,7 @@ UNRECORDED = frozenset({"__init__", "pretty_print"})
 
 PROPERTIES = frozenset({"empty_match_result"})
 
-BUFFERS = frozenset({"device_frees", "host_frees", "cache_actions"})
+BUFFERS = contract.BUFFERS
 """Parameters that the core fills; they are recorded after the call."""
 
 SETTINGS = (

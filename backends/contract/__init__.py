@@ -48,7 +48,7 @@ from .events import (
     LoraNames,
     LoRANameTable,
 )
-from .interface import TreeCore
+from .interface import BUFFERS, TreeCore
 from .key import RadixKey, Unit
 from .params import (
     AuxiliaryWindow,
@@ -83,6 +83,7 @@ from .results import (
 )
 
 __all__ = [
+    "BUFFERS",
     "AllBlocksCleared",
     "AncestorError",
     "AuxiliaryWindow",

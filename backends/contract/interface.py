@@ -41,6 +41,9 @@ from .results import (
     TreePathNodeInfo,
 )
 
+BUFFERS = frozenset({"device_frees", "host_frees", "cache_actions"})
+"""Parameters through which a core answers: it appends to what its caller hands over (BND-20)."""
+
 
 class TreeCore(ABC):
     """The radix tree: it decides, the cache around it executes."""

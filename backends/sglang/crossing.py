@@ -13,103 +13,26 @@ import types
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from functools import cache
-from typing import Any, NoReturn, Union, get_args, get_origin, get_type_hints
+from typing import Any, NoReturn, Union, get_args, get_origin
 
-import msgspec
 import torch
 
 from .. import contract
 from ..contract import Frees, RadixKey, UnsupportedError
+from .pairing import (
+    GIVEN,
+    INCOMPARABLE,
+    INDISPENSABLE,
+    LEFT_BEHIND,
+    OF_THE_CACHE,
+    PUBLISHED_APART,
+    TOLD_OTHERWISE,
+    Array,
+    Converter,
+    annotations_of,
+    paired_types,
+)
 from .release import REQUIRED, Release, ReleaseMismatchError, fields_of
-
-Converter = Callable[[Any], Any]
-
-
-class _Array:
-    """Stands for `array` in annotations: the real one can't be subscripted in every Python."""
-
-    __class_getitem__: Any = classmethod(types.GenericAlias)
-
-
-def _unnamed_slots(count: int) -> torch.Tensor:
-    return torch.empty(count, dtype=torch.int64)
-
-
-_UNPAIRED = {"AuxiliaryWindow", "EvictParams", "EvictionResult"}
-# A tree can't be built without a feature that was asked for, and a key names another prefix
-# without its namespace; a call goes without a hint.
-_INDISPENSABLE = {"CacheInitParams", "RadixKey"}
-# The names of adapters are an object of their own even by default, which can't be compared.
-_INCOMPARABLE = {"kv_event_lora_names"}
-# A released server publishes these two apart from the parameters (CFG-5).
-_PUBLISHED_APART = {"mamba_cache_chunk_size", "mamba_max_states_per_path"}
-# What the cache around a core reads, and no core.
-_OF_THE_CACHE = {
-    "CacheInitParams": frozenset(
-        {
-            "attn_cp_cache_group",
-            "attn_cp_rank",
-            "attn_cp_size",
-            "attn_tp_cache_group",
-            "chunked_prefill_size",
-            "decoder_swa_bounded_replay",
-            "disable",
-            "enable_mamba_extra_buffer_lazy",
-            "enable_metrics",
-            "mtp_draft_device_pools",
-            "mtp_draft_mamba_pools",
-            "pp_cache_group",
-            "pp_rank",
-            "pp_size",
-            "sidecar_draft_device_pools",
-            "tp_cache_group",
-            "tree_core_backend",
-        }
-    )
-}
-# What a release demands and the contract has no field for.
-_GIVEN: dict[str, dict[str, Any]] = {"CacheInitParams": {"disable": False}}
-# Fields that older releases tell in another way: the field to read, and what to make of it. They
-# told a match with its slots, which a result of the contract does not name: only how many.
-_TOLD_OTHERWISE: dict[tuple[str, str], tuple[str, Converter]] = {
-    ("MatchResult", "device_prefix_len"): ("device_indices", len),
-    ("MatchResult", "device_indices"): ("device_prefix_len", _unnamed_slots),
-}
-
-
-def annotations_of(annotated: Any) -> dict[str, Any]:
-    """The resolved annotations of a class or function of the contract."""
-    return get_type_hints(annotated, localns={"array": _Array})
-
-
-@cache
-def paired_types() -> dict[str, Any]:
-    """The contract's types that a release has under the same name."""
-    return {
-        name: kind
-        for name, kind in vars(contract).items()
-        if isinstance(kind, type)
-        and (kind is RadixKey or issubclass(kind, msgspec.Struct))
-        and name not in _UNPAIRED
-    }
-
-
-def note_lacking(release: Release) -> None:
-    """Note every type and field of the contract that `release` lacks."""
-    for name, ours in paired_types().items():
-        theirs = release.find(name)
-        if theirs is None:
-            release.note_missing("contract", {name})
-            continue
-        found = fields_of(theirs)
-        told = {
-            field
-            for (kind, field), (source, _) in _TOLD_OTHERWISE.items()
-            if kind == name and source in found
-        }
-        lacking = set(fields_of(ours)) - set(found) - told - _PUBLISHED_APART
-        release.note_missing(name, lacking)
 
 
 class _Structs(dict[Any, Converter]):
@@ -175,7 +98,7 @@ class Crossing:
             return self._map(*inner)
         if kind is torch.Tensor:
             return _cloned if self._owns else None
-        if origin is _Array:
+        if origin is Array:
             return _copied if self._owns else None
         if isinstance(kind, type) and issubclass(kind, Enum):
             return self._member(kind)
@@ -252,11 +175,11 @@ class Crossing:
         ours, theirs = getattr(contract, name), self._release.type(name)
         target = theirs if self._inward else ours
         have, want = fields_of(source), fields_of(target)
-        read = {
-            field: (field, self._field(ours, field, want[field])) for field in want if field in have
+        read: dict[str, tuple[str, Converter | None]] = {
+            field: (field, self._field(name, field, want[field])) for field in want if field in have
         }
         for field in set(want) - set(have):
-            other, made = _TOLD_OTHERWISE.get((name, field), ("", _same))
+            other, made = TOLD_OTHERWISE.get((name, field), ("", _same))
             if other in have:
                 read[field] = (other, made)
         given, demanded = self._given(
@@ -268,7 +191,10 @@ class Crossing:
         refuse = self._refused(name, {field: have[field] for field in have if field not in used})
         return _struct_converter(target, read, given, refuse)
 
-    def _field(self, ours: Any, field: str, default: Any) -> Converter | None:
+    def _field(self, name: str, field: str, default: Any) -> Converter | None:
+        if self._owns and not self._inward and (name, field) in LEFT_BEHIND:
+            return lambda value: default()
+        ours = paired_types()[name]
         annotated = ours.__init__ if ours is RadixKey else ours
         convert = self.changing(annotations_of(annotated)[field])
         shape = None if default is REQUIRED else default()
@@ -281,7 +207,7 @@ class Crossing:
     def _given(self, name: str, ours: Any, required: set[str]) -> tuple[dict[str, Any], list[str]]:
         """Values for fields that the target demands and the source lacks, and those left over."""
         if self._inward:
-            given = {key: item for key, item in _GIVEN.get(name, {}).items() if key in required}
+            given = {key: item for key, item in GIVEN.get(name, {}).items() if key in required}
         else:
             given = {field: _stand_in(ours, field) for field in required}
         return given, sorted(required - set(given))
@@ -289,13 +215,13 @@ class Crossing:
     def _refused(self, name: str, fields: dict[str, Any]) -> Converter | None:
         """What raises when a value's field, of those that the target lacks, leaves its default."""
         if self._inward:
-            ignored = set(_PUBLISHED_APART | _INCOMPARABLE)
-            if name not in _INDISPENSABLE:
+            ignored = set(PUBLISHED_APART | INCOMPARABLE)
+            if name not in INDISPENSABLE:
                 return None
             error: type[Exception] = UnsupportedError
             told = f"the installed sglang has no {name}."
         else:
-            ignored = set(_OF_THE_CACHE.get(name, ()))
+            ignored = set(OF_THE_CACHE.get(name, ()))
             error, told = ReleaseMismatchError, f"the contract has no place for {name}."
         watched = [(field, made) for field, made in fields.items() if field not in ignored]
         if not watched:

@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Any, NoReturn
 
 from ..contract import (
+    BUFFERS,
     CacheAction,
     Frees,
     KvEvent,
@@ -22,7 +23,7 @@ from ..contract import (
 )
 from .crossing import written
 from .initial import contract_params, reason_to_fall_back
-from .methods import BUFFERS, Methods, Signature, methods_of_release
+from .methods import Methods, Signature, methods_of_release
 from .release import REQUIRED
 
 __all__ = ["contract_params", "drop_in", "reason_to_fall_back"]

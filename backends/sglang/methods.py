@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from ..contract import CacheInitParams, TreeCore
+from ..contract import BUFFERS, CacheInitParams, TreeCore
 from .call import translated
-from .crossing import Converter, Crossing, annotations_of, differs, note_lacking
+from .crossing import Crossing, differs
+from .pairing import Converter, annotations_of, note_lacking
 from .release import REQUIRED, Release, ReleaseMismatchError
-
-BUFFERS = frozenset({"device_frees", "host_frees", "cache_actions"})
-"""Parameters that a core fills, and that hold nothing before."""
 
 INTERFACE = "UnifiedTreeCoreInterface"
 """What SGLang calls the interface of its cores."""

@@ -18,7 +18,8 @@ from ..contract import (
     PoolName,
     RadixKey,
 )
-from .crossing import Crossing, note_lacking
+from .crossing import Crossing
+from .pairing import note_lacking
 from .release import Release
 
 _DRAINED = ("device_frees", "host_frees", "cache_actions")

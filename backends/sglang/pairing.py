@@ -1,0 +1,123 @@
+"""Which types and fields of a release stand for which of the contract, and what is told apart.
+
+The names are the same wherever the meaning is. This is the list of all that is not, by name, for
+the releases of `treedrift env`.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from functools import cache
+from typing import Any, get_type_hints
+
+import msgspec
+import torch
+
+from .. import contract
+from ..contract import RadixKey
+from .release import Release, fields_of
+
+Converter = Callable[[Any], Any]
+
+
+class Array:
+    """Stands for `array` in annotations: the real one can't be subscripted in every Python."""
+
+    __class_getitem__: Any = classmethod(types.GenericAlias)
+
+
+def _unnamed_slots(count: int) -> torch.Tensor:
+    return torch.empty(count, dtype=torch.int64)
+
+
+_UNPAIRED = {"AuxiliaryWindow", "EvictParams", "EvictionResult"}
+"""Types that never cross: of the harness's own cache, and the base of others."""
+
+LEFT_BEHIND = {("MatchPrefixParams", "req")}
+"""What a copy does without: no core reads the request (KEY-52), and a copy would keep it alive."""
+
+
+INDISPENSABLE = {"CacheInitParams", "RadixKey"}
+"""Types of which a release must have every field that is set.
+
+A tree is another one without a feature that was asked for, and so is a prefix without its
+namespace; a call goes without a hint.
+"""
+
+INCOMPARABLE = {"kv_event_lora_names"}
+"""Fields that hold an object of their own by default, so that nobody can tell that from another."""
+
+PUBLISHED_APART = {"mamba_cache_chunk_size", "mamba_max_states_per_path"}
+"""Figures that a released server publishes apart from the parameters (CFG-5)."""
+
+OF_THE_CACHE = {
+    "CacheInitParams": frozenset(
+        {
+            "attn_cp_cache_group",
+            "attn_cp_rank",
+            "attn_cp_size",
+            "attn_tp_cache_group",
+            "chunked_prefill_size",
+            "decoder_swa_bounded_replay",
+            "disable",
+            "enable_mamba_extra_buffer_lazy",
+            "enable_metrics",
+            "mtp_draft_device_pools",
+            "mtp_draft_mamba_pools",
+            "pp_cache_group",
+            "pp_rank",
+            "pp_size",
+            "sidecar_draft_device_pools",
+            "tp_cache_group",
+            "tree_core_backend",
+        }
+    )
+}
+"""Fields that concern the cache around a core, and no core; by type."""
+
+GIVEN: dict[str, dict[str, Any]] = {"CacheInitParams": {"disable": False}}
+"""Values of fields that a release demands and the contract has not; by type."""
+
+TOLD_OTHERWISE: dict[tuple[str, str], tuple[str, Converter]] = {
+    ("MatchResult", "device_prefix_len"): ("device_indices", len),
+    ("MatchResult", "device_indices"): ("device_prefix_len", _unnamed_slots),
+}
+"""Fields that one side tells in another way: the field to read, and what to make of it.
+
+Older releases told a match with its slots, of which the contract's result says how many.
+"""
+
+
+def annotations_of(annotated: Any) -> dict[str, Any]:
+    """The resolved annotations of a class or function of the contract."""
+    return get_type_hints(annotated, localns={"array": Array})
+
+
+@cache
+def paired_types() -> dict[str, Any]:
+    """The contract's types that a release has under the same name."""
+    return {
+        name: kind
+        for name, kind in vars(contract).items()
+        if isinstance(kind, type)
+        and (kind is RadixKey or issubclass(kind, msgspec.Struct))
+        and name not in _UNPAIRED
+    }
+
+
+def note_lacking(release: Release) -> None:
+    """Note every type and field of the contract that `release` lacks."""
+    for name, ours in paired_types().items():
+        theirs = release.find(name)
+        if theirs is None:
+            release.note_missing("contract", {name})
+            continue
+        found = fields_of(theirs)
+        told = {
+            field
+            for (kind, field), (source, _) in TOLD_OTHERWISE.items()
+            if kind == name and source in found
+        }
+        lacking = set(fields_of(ours)) - set(found) - told - PUBLISHED_APART
+        release.note_missing(name, lacking)
