@@ -28,6 +28,25 @@ LOG = logging.getLogger("treedrift")
 METRIC = "treedrift_shadow_divergences_total"
 """The counter of a server's metrics, by pair."""
 
+CONTENT = frozenset(
+    {
+        "buffer_backup_pool_keys",
+        "build_backup_spec",
+        "build_external_linker_offload_transfers",
+        "build_hicache_transfers",
+        "build_load_back_spec",
+        "build_storage_backup_spec",
+        "get_hash_values",
+        "get_last_hash_value",
+        "get_prefix_hash_values",
+        "prefetch_anchor_info",
+        "snapshot_buffer_backup",
+        "take_events",
+        "validate_buffer_backup",
+    }
+)
+"""Methods whose answers hold tokens, hashes of tokens or names that a client chose."""
+
 PREFIX = "shadow-"
 SHOWN = 200
 """How much of a value is shown, in characters."""
@@ -55,16 +74,23 @@ class Status(msgspec.Struct, kw_only=True):
 class Reporter:
     """Tells what one shadow finds. A trace goes to `folder`, which holds `files` at most.
 
-    `no_trace` says why no trace can be saved, where that is known before.
+    `no_trace` says why no trace can be saved, where that is known before. `plain`: what is told may
+    tell of the tokens that the server was given.
     """
 
     def __init__(
-        self, pair: Pair, folder: Path | None = None, files: int = 8, no_trace: str = ""
+        self,
+        pair: Pair,
+        folder: Path | None = None,
+        files: int = 8,
+        no_trace: str = "",
+        plain: bool = False,
     ) -> None:
         self.status = Status(pair=pair)
         self.no_trace = no_trace
         self._folder = folder
         self._files = files
+        self._plain = plain
         if folder is None:
             self.no_trace = no_trace or "TREEDRIFT_TRACE_DIR names no folder"
 
@@ -76,7 +102,7 @@ class Reporter:
         first, second = found.pair
         self._tell(
             logging.WARNING,
-            f"{first} and {second} part at {place_of(found)}: {values_of(found)}. {saved}. "
+            f"{first} and {second} part at {place_of(found)}: {self.values_of(found)}. {saved}. "
             f"The server goes on with {first} alone",
         )
         _count(found.pair)
@@ -88,7 +114,7 @@ class Reporter:
         self._tell(
             logging.WARNING,
             f"{first} and {second} differ at {place_of(found)}, and are in the same state: "
-            f"{values_of(found)}",
+            f"{self.values_of(found)}",
         )
 
     def fault(self, error: BaseException) -> None:
@@ -102,6 +128,14 @@ class Reporter:
             f"The server goes on with {first} alone",
             error,
         )
+
+    def values_of(self, found: Divergence) -> str:
+        """What the two sides show where they differ, shortened."""
+        first, second = found.pair
+        method = re.match(r"calls\[\d+\]\.(\w+)", found.where)
+        if not self._plain and method is not None and method[1] in CONTENT:
+            return "what they have is not shown, for it tells of tokens"
+        return f"{first} has {shown(found.left)}, {second} {shown(found.right)}"
 
     def _tell(self, level: int, text: str, error: BaseException | None = None) -> None:
         self.status.last = text
@@ -158,12 +192,6 @@ def _locked(folder: Path) -> Iterator[None]:
 def place_of(found: Divergence) -> str:
     """Which call of the run, and where in it."""
     return f"call {found.op_index} ({found.where})"
-
-
-def values_of(found: Divergence) -> str:
-    """What the two sides show there, shortened."""
-    first, second = found.pair
-    return f"{first} has {shown(found.left)}, {second} {shown(found.right)}"
 
 
 def shown(value: Any) -> str:

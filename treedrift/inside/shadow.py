@@ -8,9 +8,12 @@ answered. Hides how handles and receipts of the first are spelled for the second
 from __future__ import annotations
 
 import copy
+import inspect
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
+from functools import cache
+from itertools import takewhile
 from typing import Any, NoReturn, Protocol
 
 import msgspec
@@ -44,7 +47,7 @@ from ..harness.recorder import (
 )
 from ..harness.trace import Trace
 from ..harness.transcript.call import Call
-from .reporting import Reporter, place_of, shown, values_of
+from .reporting import Reporter, place_of, shown
 from .watched import CLEARED, Crossing, WatchEndedError, watch
 
 UNCOMPARED = frozenset({"node_by_id"})
@@ -84,8 +87,8 @@ class History(Protocol):
 class ShadowDivergenceError(WatchEndedError):
     """The two cores have parted. Raised out of the call in strict mode."""
 
-    def __init__(self, divergence: Divergence) -> None:
-        super().__init__(f"{place_of(divergence)}: {values_of(divergence)}")
+    def __init__(self, divergence: Divergence, values: str) -> None:
+        super().__init__(f"{place_of(divergence)}: {values}")
         self.divergence = divergence
 
 
@@ -143,10 +146,12 @@ class Shadow:
             for name, item in call.arguments.items()
         }
         theirs = Call(call.method, given)
-        asked = arguments_of(self._names, call), arguments_of(self._second_names, theirs)
+        asked = arguments_of(self._names, call)
+        # For the numbers: the arguments themselves are translations of each other.
+        arguments_of(self._second_names, theirs)
         _make(self._second, theirs)
-        left = [call.method, asked[0], *ending_of(self._names, call, self._ordered)]
-        right = [call.method, asked[1], *ending_of(self._second_names, theirs, self._ordered)]
+        left = [call.method, asked, *ending_of(self._names, call, self._ordered)]
+        right = [call.method, asked, *ending_of(self._second_names, theirs, self._ordered)]
         return compare_calls([left], [right])
 
     def _compare_sizes(self) -> Difference | None:
@@ -181,7 +186,7 @@ class Shadow:
             divergence = self._divergence(found, kind_of(trace.ops[-1]))
             trace.header.signature = divergence.signature
         self._reporter.divergence(divergence, trace)
-        raise ShadowDivergenceError(divergence)
+        raise ShadowDivergenceError(divergence, self._reporter.values_of(divergence))
 
     def _divergence(self, found: Difference, op_kind: str) -> Divergence:
         return Divergence(
@@ -200,7 +205,7 @@ class Shadow:
         if self._history is None:
             return None
         told = self._divergence(found, "")
-        note = f"A cache of a server, up to {place_of(told)}: {values_of(told)}."
+        note = f"A cache of a server, up to {place_of(told)}: {self._reporter.values_of(told)}."
         try:
             return self._history.trace(pair=told.pair, expect="diverges", note=note)
         except Exception as error:
@@ -267,7 +272,17 @@ def _called(core: TreeCore, call: Call, buffers: dict[str, Any]) -> Any:
         return setattr(core, call.method.removesuffix(" ="), call.arguments["value"])
     if call.method in PROPERTIES:
         return getattr(core, call.method)
-    return getattr(core, call.method)(**call.arguments, **buffers)
+    given = call.arguments | buffers
+    # By place as far as nothing is left out: as all that call a core do it.
+    by_place = list(takewhile(given.__contains__, _parameters_by_place(call.method)))
+    by_name = {name: item for name, item in given.items() if name not in by_place}
+    return getattr(core, call.method)(*map(given.__getitem__, by_place), **by_name)
+
+
+@cache
+def _parameters_by_place(method: str) -> list[str]:
+    found = inspect.signature(vars(TreeCore)[method]).parameters.values()
+    return [one.name for one in found if one.kind is one.POSITIONAL_OR_KEYWORD][1:]
 
 
 def _answer(ask: Callable[[], Any]) -> Any:
