@@ -24,7 +24,7 @@ from ..contract import (
 from .crossing import written
 from .initial import contract_params, reason_to_fall_back
 from .methods import Methods, Signature, methods_of_release
-from .release import REQUIRED
+from .release import REQUIRED, fields_of
 
 __all__ = ["contract_params", "drop_in", "reason_to_fall_back"]
 
@@ -40,7 +40,7 @@ def drop_in(core: TreeCore) -> Any:
     `core` belongs to it from now on. Raises `ReleaseMismatchError` for a release whose interface
     the contract can't serve.
     """
-    return _drop_in_class()(core)
+    return _class_of_release()(core)
 
 
 class DropInEvents:
@@ -62,8 +62,12 @@ class DropInEvents:
 
 
 @cache
-def _drop_in_class() -> Any:
-    methods = methods_of_release()
+def _class_of_release() -> Any:
+    return drop_in_class(methods_of_release())
+
+
+def drop_in_class(methods: Methods) -> Any:
+    """The class of drop-ins for one release; it is made of a core of the contract."""
     convert_events = methods.inward.of(list[KvEvent])
 
     def initialise(self: Any, core: TreeCore) -> None:
@@ -75,20 +79,23 @@ def _drop_in_class() -> Any:
         "__doc__": "A core of treedrift's contract, served to SGLang's cache.",
         "__module__": __name__,
     }
-    abstract = methods.interface.__abstractmethods__
-    for name in sorted(abstract - set(methods.names) - {"empty_match_result"}):
-        members[name] = _refused(name, f"the contract of cores has no {name}")
-    for name in _attributes():
-        members[name] = _forwarded(name)
-    members["empty_match_result"] = property(_empty_match(methods))
+    for name in methods.interface.__abstractmethods__:
+        is_property = isinstance(getattr(methods.interface, name), property)
+        refuse = _refused(name, f"the contract of cores has no {name}")
+        members[name] = property(refuse) if is_property else refuse
     members["root_node"] = property(
         _refused("root_node", "nodes are no objects here; ask root_node_handle")
     )
+    for name in _attributes():
+        members[name] = _forwarded(name)
     for name, signature in methods.signatures.items():
         members[name] = _served(methods, signature)
     members["take_events"] = lambda self: self.kv_events.take()
+    empty_match = _empty_match(methods)
     if _names_slots(methods):
         members["match_prefix"] = _naming_slots(members["match_prefix"])
+        empty_match = _naming_slots(empty_match)
+    members["empty_match_result"] = property(empty_match)
     return type(methods.interface)("DropIn", (methods.interface,), members)
 
 
@@ -143,7 +150,7 @@ def _served_by_place(methods: Methods, signature: Signature) -> Served:
 def _served_by_name(methods: Methods, signature: Signature) -> Served:
     """For a method with buffers to fill, or one that the release declares in another way."""
     name, answer = signature.name, methods.answers_in[signature.name]
-    fills = BUFFERS.intersection(signature.ours)
+    fills = [parameter for parameter in signature.ours if parameter in BUFFERS]
     into = {"cache_actions": methods.inward.of(list[CacheAction])}
     into["device_frees"] = into["host_frees"] = methods.inward.of(Frees)
     parameter, field = _ANSWERED_THROUGH.get(name, ("", ""))
@@ -189,7 +196,7 @@ def _refused(name: str, reason: str) -> Served:
 
 def _names_slots(methods: Methods) -> bool:
     """Whether a match of this release names the slots that it found, not only how many."""
-    return "device_indices" in methods.release.type("MatchResult")._fields
+    return "device_indices" in fields_of(methods.release.type("MatchResult"))
 
 
 def _naming_slots(serve: Served) -> Served:

@@ -32,7 +32,7 @@ def _unnamed_slots(count: int) -> torch.Tensor:
 
 
 _UNPAIRED = {"AuxiliaryWindow", "EvictParams", "EvictionResult"}
-"""Types that never cross: of the harness's own cache, and the base of others."""
+"""Types that never cross: what a cache is asked for, and the base of others."""
 
 LEFT_BEHIND = {("MatchPrefixParams", "req")}
 """What a copy does without: no core reads the request (KEY-52), and a copy would keep it alive."""
