@@ -68,17 +68,17 @@ def _disturb(random: Random, scheduler: Scheduler, number: int) -> None:
     """What else happens to a server: clients go away, memory gets short, caches are flushed."""
     someone = f"r{random.randrange(max(0, number - 6), number + 1)}"
     chance = random.random()
-    if chance < 0.06:
+    if chance < 0.1:
         scheduler.abort(someone)
-    elif chance < 0.12:
-        scheduler.retract(someone)
     elif chance < 0.2:
+        scheduler.retract(someone)
+    elif chance < 0.3:
         scheduler.rank_waiting()
-    elif chance < 0.22:
+    elif chance < 0.33:
         scheduler.drain()
         scheduler.check()
-    elif chance < 0.23:
+    elif chance < 0.34:
         scheduler.drain()
         scheduler.flush()
     if scheduler.store is not None:
-        scheduler.store.complete(random.choice((0, 1, 3)))
+        scheduler.store.complete(random.choice((0, 1, 4, 8)))

@@ -1,0 +1,183 @@
+"""What runs inside an environment with SGLang: its own cache serves random lives and a log.
+
+`serving_inside.py THEME OUTPUT`: one theme of the tests, its results into a JSON file. A process
+does many runs, since SGLang takes seconds to import.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+
+from benchmarks.serving.contestants import entered
+from benchmarks.serving.lives import live
+from benchmarks.serving.pools import build_cache, build_params, prepare_process
+from benchmarks.serving.running import report_of
+from benchmarks.serving.setting import Setting
+
+TREES = (("full",), ("full", "swa"), ("full", "mamba"), ("full", "swa", "mamba"))
+POLICIES = ("lru", "lfu", "fifo", "mru", "filo", "priority", "slru")
+REQUESTS = 30
+SEEDS = 2
+
+CORES = ("sglang-python", "sglang-rust", "treedrift-python", "treedrift-rust")
+PAIRS = (
+    "shadow:sglang-python,treedrift-rust",
+    "shadow:sglang-python,treedrift-python",
+    "shadow:sglang-rust,sglang-python",
+)
+
+FAULTS = {
+    # A drill in the shadow, and the components of a tree that shows it.
+    "leaked-slots": ("full",),
+}
+
+
+def settings() -> Iterator[tuple[str, Setting]]:
+    """Trees, page sizes and write modes; the eviction policies take turns."""
+    number = 0
+    for components in TREES:
+        for page in (1, 16):
+            for linker in (False, True):
+                policy = POLICIES[number % len(POLICIES)]
+                number += 1
+                mode = "linker" if linker else "device only"
+                yield (
+                    f"{','.join(components)}, page {page}, {mode}, {policy}",
+                    setting_of(components, page, linker=linker, policy=policy),
+                )
+
+
+def setting_of(components: tuple[str, ...], page: int = 1, **more: Any) -> Setting:
+    """A cache so small that it evicts all the time."""
+    return Setting(
+        components=components,
+        page_size=page,
+        slots=320 if page == 1 else 640,
+        window=8 if page == 1 else 24,
+        row_length=240,
+        events=True,
+        **more,
+    )
+
+
+def served(core: str, setting: Setting, seed: int, requests: int = REQUESTS) -> dict[str, Any]:
+    """One life on one core: what the server saw, and what the shadow says, if there is one."""
+    with entered(core) as backend:
+        scheduler = live(msgspec.structs.replace(setting, core=backend), seed, requests)
+        # Evicts what is left, with the shadow still watching.
+        report = report_of(scheduler, 0.0)
+        status = getattr(scheduler.cache.tree_core, "treedrift_status", None)
+    store = scheduler.store
+    return {
+        "core": core,
+        "seen": report.seen(),
+        "loads": 0 if store is None else store.loads,
+        "status": msgspec.to_builtins(status),
+    }
+
+
+def lives(cores: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Every life of the settings on each of the cores."""
+    found = []
+    for number, (name, setting) in enumerate(settings()):
+        for seed in range(number * SEEDS, (number + 1) * SEEDS):
+            given = msgspec.structs.replace(setting, early_release=bool(seed % 2))
+            runs = [served(core, given, seed) for core in cores]
+            found.append({"life": f"{name}, seed {seed}", "runs": runs})
+    return found
+
+
+def drop_ins() -> Any:
+    return lives(CORES)
+
+
+def shadows() -> Any:
+    os.environ["TREEDRIFT_SHADOW_MODE"] = "strict"
+    return lives(("sglang-python", *PAIRS))
+
+
+def faults() -> Any:
+    """Drills in the shadow of SGLang's Python core, and the same lives without."""
+    os.environ["TREEDRIFT_TRACE_DIR"] = str(Path.cwd() / "traces")
+    os.environ["TREEDRIFT_TRACE_FILES"] = "64"
+    found = {}
+    for number, (drill, components) in enumerate(FAULTS.items()):
+        setting = setting_of(components)
+        found[drill] = [
+            served(core, setting, number)
+            for core in ("sglang-python", f"shadow:sglang-python,drill:{drill}")
+        ]
+    return found
+
+
+def refusals() -> Any:
+    """What our cores don't have: the class that serves instead, or the error; and the log."""
+    prepare_process()
+    from sglang.srt.mem_cache.unified_cache.component_type import ComponentType
+    from sglang.srt.mem_cache.unified_cache.components import FullComponent
+    from sglang.srt.mem_cache.unified_radix_cache import UnifiedRadixCache
+
+    class Foreign(FullComponent):  # type: ignore[misc]
+        """A component of somebody else's."""
+
+    given: dict[str, dict[str, Any]] = {
+        "sessions": {"enable_session_radix_cache": True},
+        "foreign components": {"component_registry_override": {ComponentType.FULL: Foreign}},
+    }
+    found = {}
+    for core in ("treedrift-python", "treedrift-rust"):
+        setting = Setting(core=core)
+        for what, fields in given.items():
+            params = build_params(setting)
+            for field, value in fields.items():
+                setattr(params, field, value)
+            cache = UnifiedRadixCache(params)
+            found[f"{core}, {what}"] = type(cache.tree_core).__name__
+        cache = build_cache(setting)
+        found[f"{core}, nothing special"] = type(cache.tree_core).__name__
+        found[f"{core}, host tier"] = _host_tier(cache, setting)
+    return found
+
+
+def _host_tier(cache: Any, setting: Setting) -> str:
+    """What attaching a host tier to the cache raises."""
+    from sglang.srt.mem_cache.pool_host import common
+    from sglang.srt.server_args import ServerArgs, set_global_server_args_for_scheduler
+
+    common.ALLOC_MEMORY_FUNCS["cpu"] = lambda dims, dtype, **_: torch.zeros(dims, dtype=dtype)
+    given = ServerArgs(
+        model_path="dummy",
+        device="cpu",
+        page_size=setting.page_size,
+        hicache_io_backend="direct",
+        hicache_mem_layout="page_first_direct",
+    )
+    set_global_server_args_for_scheduler(given)
+    try:
+        cache.init_hicache(given, build_params(setting))
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "attached"
+
+
+THEMES = {each.__name__: each for each in (drop_ins, shadows, faults, refusals)}
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    theme, output = sys.argv[1:]
+    logging.basicConfig(level=logging.WARNING)
+    Path(output).write_text(json.dumps(THEMES[theme](), default=str))
+
+
+if __name__ == "__main__":
+    main()

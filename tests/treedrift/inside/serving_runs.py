@@ -1,0 +1,28 @@
+"""Starts `serving_inside.py` in the environment with SGLang, and reads what it found."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.treedrift.inside.conftest import ROOT, Inside
+
+PROGRAM = Path(__file__).with_name("serving_inside.py")
+
+
+def theme(name: str, inside: Inside, folder: Path) -> tuple[Any, str]:
+    """What the program found for a theme, and what it printed; `folder` is where it works."""
+    output = folder / f"{name}.json"
+    said = inside(*("-W", "ignore", PROGRAM, name, output), variables=beside(folder), cwd=folder)
+    return json.loads(output.read_text()), said
+
+
+def beside(folder: Path) -> dict[str, str]:
+    """Variables that put the benchmarks on the path, and not this tree's treedrift."""
+    path = folder / "path"
+    path.mkdir(exist_ok=True)
+    link = path / "benchmarks"
+    if not link.exists():
+        link.symlink_to(ROOT / "benchmarks")
+    return {"PYTHONPATH": str(path)}
