@@ -90,10 +90,12 @@ class Crossing:
         origin, inner = get_origin(kind), get_args(kind)
         if origin in (Union, types.UnionType):
             return self._either([one for one in inner if one is not types.NoneType])
-        if origin in (list, Sequence):
+        if origin is list:
             return self._list(inner[0])
         if origin is tuple:
             return self._tuple(inner)
+        if origin is Sequence:
+            return self._sequence(inner[0])
         if origin is dict:
             return self._map(*inner)
         if kind is torch.Tensor:
@@ -123,10 +125,15 @@ class Crossing:
             return list if self._owns else None
         return lambda values: list(map(convert, values))
 
+    def _sequence(self, kind: Any) -> Converter | None:
+        convert = self.changing(kind)
+        if convert is None:
+            return tuple if self._owns else None
+        return lambda values: tuple(map(convert, values))
+
     def _tuple(self, kinds: tuple[Any, ...]) -> Converter | None:
         if kinds[-1] is Ellipsis:
-            convert = self.of(kinds[0])
-            return lambda values: tuple(map(convert, values))
+            return self._sequence(kinds[0])
         converts = [self.of(kind) for kind in kinds]
         if all(convert is _same for convert in converts):
             return None

@@ -16,7 +16,7 @@ from typing import Any
 from ..contract import BUFFERS, CacheInitParams, TreeCore
 from .call import translated
 from .crossing import Crossing, differs
-from .pairing import Converter, annotations_of, note_lacking
+from .pairing import LEFT_BEHIND, Converter, annotations_of, note_lacking
 from .release import REQUIRED, Release, ReleaseMismatchError
 
 INTERFACE = "UnifiedTreeCoreInterface"
@@ -107,14 +107,14 @@ class Methods:
     def arguments_out(
         self, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Arguments by the contract's parameter names; defaults and buffers are left out.
+        """Arguments by the contract's parameter names; defaults, buffers and requests are left out.
 
         Raises `ReleaseMismatchError` for what the contract has no place for, by name.
         """
         signature, converters = self.signatures[method], self._arguments[method]
         found = {}
         for name, value in signature.named(args, kwargs).items():
-            if name in BUFFERS:
+            if name in BUFFERS or (method, name) in LEFT_BEHIND:
                 continue
             converted, default = converters[name](value), signature.ours[name]
             if default is REQUIRED or differs(converted, default):

@@ -34,8 +34,11 @@ def _unnamed_slots(count: int) -> torch.Tensor:
 _UNPAIRED = {"AuxiliaryWindow", "EvictParams", "EvictionResult"}
 """Types that never cross: what a cache is asked for, and the base of others."""
 
-LEFT_BEHIND = {("MatchPrefixParams", "req")}
-"""What a copy does without: no core reads the request (KEY-52), and a copy would keep it alive."""
+LEFT_BEHIND = {("MatchPrefixParams", "req"), ("build_load_back_spec", "req")}
+"""Requests, which no copy takes along: they are the server's, and a copy would keep them alive.
+
+No core reads one to match (KEY-52); for a load back it only adds the copy of a state (LDB-4).
+"""
 
 
 INDISPENSABLE = {"CacheInitParams", "RadixKey"}
