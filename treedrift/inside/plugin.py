@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-log = logging.getLogger("treedrift.inside")
+LOG = logging.getLogger("treedrift")
 
 Factory = Callable[[Any, Any], Any]
 """How SGLang builds a core: from its `CacheInitParams` and its components by type."""
@@ -67,15 +67,15 @@ def register() -> None:
         )
     except ImportError as error:
         if error.name != "sglang":
-            log.warning("treedrift adds no tree cores: this sglang takes none (%s)", error)
+            LOG.warning("treedrift adds no tree cores: this sglang takes none (%s)", error)
         return
     for name, factory in FACTORIES.items():
         taken = get_tree_core_factory(name)
         if taken is None:
             register_tree_core_backend(name, factory)
         elif taken is not factory:
-            log.warning("%s is registered already, by %s; it stays theirs", name, _owner(taken))
-    log.info("treedrift adds the tree cores %s", ", ".join(FACTORIES))
+            LOG.warning("%s is registered already, by %s; it stays theirs", name, _owner(taken))
+    LOG.info("treedrift adds the tree cores %s", ", ".join(FACTORIES))
 
 
 def _owner(factory: object) -> str:

@@ -71,6 +71,8 @@ def _second_core(text: str) -> str:
         raise ValueError(f"say whose core: sglang-{text} or treedrift-{text}")
     if "@" in text:
         raise ValueError("a second core runs in the server's own process; leave out the @ part")
+    if text.startswith(("sglang-", "treedrift-")):
+        return _one_of(*FIRST_CORES)(text)
     return text
 
 

@@ -40,7 +40,7 @@ def unified_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[P
 
 @pytest.fixture
 def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    caplog.set_level(logging.INFO, "treedrift.inside")
+    caplog.set_level(logging.INFO, "treedrift")
     return caplog
 
 

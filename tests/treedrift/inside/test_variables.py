@@ -58,6 +58,7 @@ WRONG = {
     ("TREEDRIFT_SHADOW_FIRST", "sglang-rst"): "did you mean sglang-rust?",
     ("TREEDRIFT_SHADOW_SECOND", "rust"): "say whose core: sglang-rust or treedrift-rust",
     ("TREEDRIFT_SHADOW_SECOND", "sglang-rust@0.5.23"): "leave out the @ part",
+    ("TREEDRIFT_SHADOW_SECOND", "treedrift-rst"): "did you mean treedrift-rust?",
     ("TREEDRIFT_SHADOW_MODE", "Strict"): "it is one of warn, strict",
     ("TREEDRIFT_SHADOW_SAMPLE", "10%"): "it is a number from 0 to 1",
     ("TREEDRIFT_SHADOW_SAMPLE", "nan"): "it is a number from 0 to 1",
