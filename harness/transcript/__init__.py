@@ -2,17 +2,21 @@
 
 from .call import Call
 from .flags import Flags
+from .history import History
 from .pseudonyms import Naming, PlainNames, Pseudonyms
 from .room import Room, config_of
+from .rotation import RotatingTraces
 from .transcript import Transcript
 
 __all__ = [
     "Call",
     "Flags",
+    "History",
     "Naming",
     "PlainNames",
     "Pseudonyms",
     "Room",
+    "RotatingTraces",
     "Transcript",
     "config_of",
 ]

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from treedrift.backends.contract import RadixKey
 
-from ..ops import Namespace, Run
+from ..ops import DEFAULT_NAMESPACE, Namespace, Run
 
 STORED_BYTES_MAX = 256 * 2**20
 """Memory that pseudonyms take before they are full, where nothing else is said."""
@@ -53,7 +53,7 @@ class PlainNames:
 
     def namespace(self, key: RadixKey) -> Namespace:
         """Where a key lives."""
-        return Namespace(key.extra_key, key.cache_salt)
+        return _space(key.extra_key, key.cache_salt)
 
     def session(self, session_id: str | None) -> str | None:
         """The session itself."""
@@ -115,7 +115,7 @@ class Pseudonyms:
 
     def namespace(self, key: RadixKey) -> Namespace:
         """Pseudonyms of where a key lives; what is None or empty stays so (KEY-3)."""
-        return Namespace(
+        return _space(
             self._name(self._spaces, "ns", key.extra_key),
             self._name(self._salts, "salt", key.cache_salt),
         )
@@ -165,6 +165,11 @@ class Pseudonyms:
         node.children[tail[0]] = _Node(tail, first)
         self._stored += _ENTRY_BYTES
         return first
+
+
+def _space(extra_key: str | None, cache_salt: str | None) -> Namespace:
+    is_default = extra_key is None and cache_salt is None
+    return DEFAULT_NAMESPACE if is_default else Namespace(extra_key, cache_salt)
 
 
 def _append(runs: list[Run], first: int, count: int) -> None:

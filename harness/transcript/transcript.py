@@ -84,7 +84,12 @@ class Transcript:
         self._walks = Walks(self._sheet)
         self._rebuilds: set[NodeId] = set()
         self._has_begun = False
-        self._is_cleared = False
+        self._is_cleared = True
+
+    @property
+    def is_between(self) -> bool:
+        """Whether no insert is in flight, so that another transcript could take over here."""
+        return not self._inserts.is_open
 
     @property
     def untold(self) -> Counter[str]:

@@ -139,7 +139,8 @@ def run_tapped(config: Config, ops: list[AnyOp], core_name: str = "python") -> T
     if side.open(config, SETTINGS_OF_SIDES) is not None:
         return None
     seen = side.run(ops)
-    assert not seen.alarms and not side.dead
+    assert not seen.alarms
+    assert not side.dead
     return side
 
 
