@@ -80,7 +80,7 @@ def minimize(
     """The smallest trace that can be found on which the pair still diverges in the same way.
 
     `signature` names the kind to keep; None takes what a replay shows first. The budget counts
-    from when the sides are open and is exceeded by one trial at most. With `jobs` above one,
+    from the end of the first replay and is exceeded by one trial at most. With `jobs` above one,
     candidates are tried ahead in that many processes, unless `lockstep` lends sides that are open
     already: those can't be shared. `checkpoint` is a file from which a later call with the same
     input goes on. `tell` hears a line now and then.
@@ -93,7 +93,7 @@ def minimize(
             opened = open_lockstep([pair])
             stack.callback(opened.close)
             opened.start()
-        work = _Work(trace, pair, opened, monotonic() + budget_seconds, tell)
+        work = _Work(trace, pair, opened, budget_seconds, tell)
         kept = work.look(signature)
         if kept is None:
             return work.result
@@ -139,13 +139,14 @@ class _Work:
         trace: Trace,
         pair: Pair,
         lockstep: Lockstep,
-        deadline: float,
+        budget_seconds: float,
         tell: Callable[[str], None],
     ) -> None:
         self._pair = pair
         self._lockstep = lockstep
         self._started = monotonic()
-        self._deadline = deadline
+        self._budget = budget_seconds
+        self._deadline = self._started
         self._tell = tell
         self._header = trace.header
         self._first = Draft(trace.header.config, trace.ops)
@@ -168,6 +169,7 @@ class _Work:
         """Replay the trace a few times; the divergence to keep, unless there is nothing to do."""
         result = self.result
         found = self._replay(self._first)
+        self._deadline = monotonic() + self._budget
         seen = [one.signature for one in found]
         named = next((one for one in found if one.signature == signature), None)
         self._kept = named or decisive(found)

@@ -25,38 +25,36 @@ PAIRS_MAX = 24
 """Up to so many ops every two of them are removed together."""
 
 
-def recent(base: Base) -> Iterator[Candidate]:
-    """The last ops with what they name: one, two, four and so on."""
+def few(base: Base) -> Iterator[Candidate]:
+    """A few ops with what they name, then twice as many and so on.
+
+    They are the last ones; the last ones with the first ones, which made what is oldest; the last
+    ones with those whose keys share most with the last key of all.
+    """
     count = len(base.draft.ops)
-    for kept in _few(count):
+    nearest = _nearest(base.draft.ops)
+    kept = 1
+    while kept < count:
+        last = range(count - min(kept, LAST_KEPT), count)
         yield _only(base, range(count - kept, count))
+        yield _only(base, [*range(kept), *last])
+        if kept <= len(nearest):
+            yield _only(base, [*nearest[:kept], *last])
+        kept *= 2
 
 
-def related(base: Base) -> Iterator[Candidate]:
-    """The ops whose keys share most with the last key of all: one, two, four and so on."""
-    steps = base.draft.ops
+def _nearest(steps: list[ops.AnyOp]) -> list[int]:
+    """The ops with a key of the last key's namespace, those that share most of it first."""
     keyed = [number for number, op in enumerate(steps) if has_key(op)]
     if not keyed:
-        return
+        return []
     last: Any = steps[keyed.pop()]
     near = {
         number: shared_length(op, last)
         for number in keyed
         if getattr(op := steps[number], "namespace", None) == last.namespace
     }
-    nearest = sorted(near, key=lambda number: (-near[number], -number))
-    for kept in _few(len(steps)):
-        if kept <= len(nearest):
-            rest = range(len(steps) - min(kept, LAST_KEPT), len(steps))
-            yield _only(base, [*nearest[:kept], *rest])
-
-
-def _few(count: int) -> Iterator[int]:
-    """One, two, four and so on, below a count."""
-    kept = 1
-    while kept < count:
-        yield kept
-        kept *= 2
+    return sorted(near, key=lambda number: (-near[number], -number))
 
 
 def _only(base: Base, kept: Iterable[int]) -> Candidate:

@@ -26,8 +26,7 @@ SLIPPED_TRACES_MAX = 4
 """So many other kinds keep their shortest trace."""
 
 PASSES: tuple[tuple[str, Pass], ...] = (
-    ("recent", removals.recent),
-    ("related", removals.related),
+    ("few", removals.few),
     ("rows", configuration.rows),
     *(("chunks", removals.chunks(size)) for size in CHUNKS),
     ("whole kinds", removals.of_a_kind),
