@@ -14,6 +14,7 @@ from ..contract import (
     CacheInitParams,
     ComponentType,
     InvalidArgumentError,
+    KvEventLoraNames,
     UnsupportedError,
 )
 from .methods import methods_of_release
@@ -40,6 +41,9 @@ def contract_params(given: Any) -> CacheInitParams:
         params = methods_of_release().params_out(given)
     except ReleaseMismatchError as error:
         raise UnsupportedError(f"no core of treedrift for this cache: {error}") from error
+    if params.kv_event_lora_names is None:
+        # Some releases have no table as long as there are no adapters.
+        params.kv_event_lora_names = KvEventLoraNames()
     if ComponentType.MAMBA in params.tree_components:
         params.mamba_cache_chunk_size, params.mamba_max_states_per_path = _published_figures()
     return params

@@ -58,23 +58,34 @@ def values_survive_both_crossings() -> None:
         outward = Crossing(release, inward=False, owns=owns)
         inward = Crossing(release, inward=True, owns=owns)
         for name, kind in paired_types().items():
-            for _ in range(20):
-                ours = crossing_values.make_struct(kind, chance)
-                for apart in ("mamba_cache_chunk_size", "mamba_max_states_per_path", "req"):
-                    if hasattr(ours, apart):
-                        default = -1 if apart == "mamba_max_states_per_path" else None
-                        setattr(ours, apart, default)
-                theirs = inward.struct(ours)
-                assert type(theirs) is release.type(name), name
-                _holds_nothing_of("treedrift", theirs)
-                back = outward.struct(theirs)
-                _holds_nothing_of("sglang", back)
-                plain = crossing_values.plain
-                assert plain(back) == plain(ours), f"{name}: {plain(back)} is not {plain(ours)}"
-                again = inward.struct(back)
-                assert plain(again) == plain(theirs), name
-                _drain(theirs)
-                _drain(again)
+            if release.find(name) is not None:
+                for _ in range(20):
+                    _crosses_twice(crossing_values.make_struct(kind, chance), outward, inward)
+
+
+def _crosses_twice(ours: Any, outward: Crossing, inward: Crossing) -> None:
+    release, name, plain = methods_of_release().release, type(ours).__name__, crossing_values.plain
+    # Published apart, or left behind by copies.
+    kept = {"mamba_cache_chunk_size": None, "mamba_max_states_per_path": -1, "req": None}
+    for field in kept.keys() & set(crossing_values.fields(ours)):
+        setattr(ours, field, kept[field])
+    try:
+        theirs = inward.struct(ours)
+    except UnsupportedError:
+        if not release.missing:
+            raise
+        return  # Older releases lack some types and fields.
+    assert type(theirs) is release.type(name), name
+    _holds_nothing_of("treedrift", theirs)
+    back = outward.struct(theirs)
+    _holds_nothing_of("sglang", back)
+    if not release.missing:
+        assert plain(back) == plain(ours), f"{name}: {plain(back)} is not {plain(ours)}"
+    again = inward.struct(back)
+    if "device_indices" not in (crossing_values.fields(theirs) or {}):
+        assert plain(again) == plain(theirs), name
+    _drain(theirs)
+    _drain(again)
 
 
 def _holds_nothing_of(package: str, value: Any) -> None:
@@ -160,7 +171,9 @@ def path_states_go_into_the_callers_buffers() -> None:
         device: Any = defaultdict(list)
         host: Any = defaultdict(list)
         actions: list[Any] = []
-        served.evict_excess_path_states(tails[-1], device, host, actions)
+        takes = methods_of_release().signatures["evict_excess_path_states"].theirs
+        more = [actions] if "cache_actions" in takes else []
+        served.evict_excess_path_states(tails[-1], device, host, *more)
         freed = {kind: [part.tolist() for part in parts] for kind, parts in device.items()}
         assert freed == {Released.MAMBA: [[2]]}, freed
         assert all(type(kind) is Released for kind in freed)
@@ -234,7 +247,7 @@ def mamba_figures_are_those_that_the_process_published() -> None:
 # --- Calls ----------------------------------------------------------------------------------------
 
 
-def calls_come_out_of_both_released_cores_as_copies() -> None:
+def calls_come_out_of_a_released_core_as_copies() -> None:
     from sglang.srt.mem_cache.base_prefix_cache import InsertParams, MatchPrefixParams
     from sglang.srt.mem_cache.cache_init_params import CacheInitParams
     from sglang.srt.mem_cache.radix_cache import RadixKey
@@ -333,13 +346,8 @@ def _lived(core: str, components: list[str], page: int) -> list[Any]:
     for turn in range(40):
         tokens = array("q", [chance.randrange(3) for _ in range(chance.randrange(1, 6) * 2 * page)])
         found = cache.match_prefix(MatchPrefixParams(RadixKey(tokens[:])))
-        shown.append(
-            crossing_values.plain(
-                found._replace(
-                    last_device_node=0, last_host_node=0, best_match_node=0, last_visited_node_id=0
-                )
-            )
-        )
+        nodes = dict.fromkeys((name for name in found._fields if "node" in name), 0)
+        shown.append(crossing_values.plain(found._replace(**nodes)))
         slots, state = None, None
         while slots is None or ("MAMBA" in components and state is None):
             slots = _slots(allocator, len(tokens)) if slots is None else slots
@@ -475,7 +483,7 @@ CHECKS = (
     path_states_go_into_the_callers_buffers,
     parameters_are_converted_or_refused_by_name,
     mamba_figures_are_those_that_the_process_published,
-    calls_come_out_of_both_released_cores_as_copies,
+    calls_come_out_of_a_released_core_as_copies,
     our_cores_serve_sglangs_cache_like_its_own,
 )
 
