@@ -1,0 +1,392 @@
+"""A second core follows the first through every call, and the first one's cache never notices."""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any
+
+import pytest
+import torch
+
+from tests.treedrift.inside.shadow_runs import PAIR, Make, Shadowing, cases, observations
+from treedrift.backends.contract import (
+    CacheInitParams,
+    ComponentType,
+    InsertParams,
+    MatchPrefixParams,
+    MatchResult,
+    RadixKey,
+    UnsupportedError,
+)
+from treedrift.backends.python_core import PythonTreeCore
+from treedrift.backends.registry import local_backend
+from treedrift.backends.rust_core import RustTreeCore
+from treedrift.harness.recorder import recorded_methods
+from treedrift.inside.reporting import Reporter
+from treedrift.inside.shadow import ShadowDivergenceError
+from treedrift.models.drills import DRILLS
+
+PROFILES = ["full", "swa", "mamba", "hybrid", "windows"]
+CORES: list[tuple[Make, Make]] = [(PythonTreeCore, RustTreeCore), (RustTreeCore, PythonTreeCore)]
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize(("first", "second"), CORES, ids=["python,rust", "rust,python"])
+def test_a_sound_second_core_follows_and_changes_nothing(
+    first: Make, second: Make, profile: str
+) -> None:
+    op_count = 0
+    watched = Shadowing(second, first, strict=True)
+    for config, ops in cases(profile, 8):
+        assert observations(watched, config, ops) == observations(first, config, ops)
+        op_count += len(ops)
+    told = watched.statuses
+    assert all(status.is_on and status.compared for status in told)
+    assert [status.divergences + status.faults for status in told] == [0] * len(told)
+    assert op_count > 500
+    assert sum(status.calls for status in told) > 4 * op_count
+
+
+FAULTS = [
+    "crossed-values",
+    "double-owner",
+    "handle-stays-above",
+    "limit-counts-pairs",
+    "partial-match-refused",
+    "root-for-no-visit",
+    "frees-merged",
+    "never-suspended",
+    "owned-slots-freed",
+    "leaked-slots",
+    "flipped-tie-break",
+    "lost-hit-count",
+    "fifo-by-access",
+    "never-evicts",
+    "no-progress-told",
+    "unbacked-tokens-forgotten",
+    "lock-of-the-node-alone",
+    "unlocked-leaf-never-offered",
+    "dead-node-locked",
+    "wrong-evictable-size",
+    "total-without-locked",
+    "reused-handle",
+    "reset-rewinds-handles",
+    "chain-starts-anew",
+    "backfill-counts-all",
+    "backup-from-the-leaf-up",
+    "late-backup",
+    "path-counts-from-each-node",
+    "root-counts-as-evicted",
+    "lost-event",
+    "wrong-block-hash",
+    "evicted-window-recovered",
+    "rebuilt-before-the-free",
+    "window-locked-up-to-the-root",
+    "full-hit-cut-to-the-state",
+    "cap-of-one-less",
+    "two-at-a-time",
+    "window-slots-freed-for-full",
+]
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_of_the_second_core_is_found_and_the_cache_goes_on(name: str) -> None:
+    drill = f"drill:{name}"
+    watched = Shadowing(
+        local_backend(drill).create, make_reporter=lambda: Reporter(("python", drill))
+    )
+    for config, ops in cases(DRILLS[name].profile, 8):
+        assert observations(watched, config, ops) == observations(PythonTreeCore, config, ops)
+        if watched.statuses and watched.status.divergences:
+            break
+    status = watched.status
+    assert (status.divergences, status.faults, status.is_on) == (1, 0, False)
+    assert f"python and {drill} part at call {status.calls} (" in status.last
+
+
+# --- One call ------------------------------------------------------------------------------
+
+
+def key(*tokens: int) -> RadixKey:
+    return RadixKey(array("q", tokens))
+
+
+def insert(core: Any, *tokens: int) -> None:
+    value = torch.arange(1, len(tokens) + 1, dtype=torch.int64)
+    core.begin_insert(InsertParams(key=key(*tokens), value=value))
+
+
+class Vandal(RustTreeCore):
+    """Spoils all that it ever got and gave at its `SPOILT_AT`-th call."""
+
+    def __init__(self, params: CacheInitParams) -> None:
+        super().__init__(params)
+        self.held: list[Any] = []
+
+    def hold(self, *items: Any) -> None:
+        self.held.append(items)
+        if len(self.held) == SPOILT_AT:
+            for item in self.held:
+                spoil(item)
+
+
+SPOILT_AT = 150
+
+
+def spoil(item: Any) -> None:
+    """Change whatever can be changed, down to the last element."""
+    if isinstance(item, torch.Tensor):
+        item.fill_(-9)
+    elif isinstance(item, RadixKey):
+        del item.token_ids[:]
+    elif isinstance(item, (list, tuple, dict)):
+        for one in item.values() if isinstance(item, dict) else item:
+            spoil(one)
+        if not isinstance(item, tuple):
+            item.clear()
+    else:
+        for name in getattr(item, "__struct_fields__", ()):
+            spoil(getattr(item, name))
+
+
+def _spoiling(name: str) -> Any:
+    def call(self: Vandal, *args: Any, **kwargs: Any) -> Any:
+        result = getattr(RustTreeCore, name)(self, *args, **kwargs)
+        self.hold(args, kwargs, result)
+        return result
+
+    return call
+
+
+for _name in recorded_methods():
+    if _name not in ("component_evictable_size", "component_protected_size"):
+        setattr(Vandal, _name, _spoiling(_name))
+
+
+@pytest.mark.parametrize("profile", ["hybrid", "full-linker"])
+def test_nothing_is_shared_between_the_cores(profile: str) -> None:
+    made: list[Vandal] = []
+
+    def make(params: CacheInitParams) -> Vandal:
+        made.append(Vandal(params))
+        return made[-1]
+
+    watched = Shadowing(make, RustTreeCore)
+    for config, ops in cases(profile, 8, hostile=False):
+        assert observations(watched, config, ops) == observations(RustTreeCore, config, ops)
+    assert sum(len(one.held) >= SPOILT_AT for one in made) > 3
+
+
+class Panic(BaseException):
+    """What a native library raises past every `except Exception`."""
+
+
+def second(**methods: Any) -> Make:
+    """A sound core, but for methods that answer with what they are given or raise it."""
+
+    def make(params: CacheInitParams) -> Any:
+        core: Any = PythonTreeCore(params)
+        for name, answer in methods.items():
+            setattr(core, name, lambda *args, answer=answer, **kwargs: give(answer))
+        return core
+
+    def give(answer: Any) -> Any:
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    return make
+
+
+ANSWERS: list[tuple[Any, str]] = [
+    (Panic("native"), r"ok|Panic"),
+    (RuntimeError("broken"), r"ok|RuntimeError"),
+    ("no match", r"ok|ok"),
+    (None, r"ok|ok"),
+    (MatchResult(True, 1, 1, 1), "result.device_prefix_len"),
+    (MatchResult(object(), 1, 1, 1), "result.device_prefix_len"),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("answer", "where"), ANSWERS)
+def test_whatever_the_second_core_answers_the_first_goes_on(answer: Any, where: str) -> None:
+    watched = Shadowing(second(match_prefix=answer))
+    core: Any = watched(CacheInitParams())
+    assert core.match_prefix(MatchPrefixParams(key(1))).device_prefix_len == 0
+    assert type(core) is PythonTreeCore
+    status = core.treedrift_status
+    assert (status.divergences, status.faults, status.is_on) == (1, 0, False)
+    assert f"calls[0].match_prefix.{where}" in status.last
+
+
+@pytest.mark.parametrize("answer", [Panic("native"), RuntimeError("broken"), "many"])
+def test_sizes_that_can_not_be_read_are_a_divergence(answer: Any) -> None:
+    watched = Shadowing(second(full_evictable_size=answer))
+    core: Any = watched(CacheInitParams())
+    insert(core, 1, 2)
+    assert core.evictable_size() == 2
+    assert (watched.status.divergences, watched.status.faults) == (1, 0)
+    assert "(sizes." in watched.status.last
+
+
+def test_sizes_are_compared_after_every_nth_call() -> None:
+    watched = Shadowing(second(full_evictable_size=7), sizes_every=3)
+    core: Any = watched(CacheInitParams())
+    for _ in range(2):
+        core.has_ongoing_insert()
+        assert watched.status.is_on
+    core.has_ongoing_insert()
+    assert "at call 3 (sizes.evictable)" in watched.status.last
+
+
+def test_a_setting_and_a_clearing_reach_the_second_core() -> None:
+    made: list[Any] = []
+
+    def make(params: CacheInitParams) -> Any:
+        made.append(PythonTreeCore(params))
+        return made[-1]
+
+    core: Any = Shadowing(make)(CacheInitParams(enable_kv_cache_events=True))
+    core.enable_external_cache_linker = True
+    core.kv_events.record_all_cleared()
+    assert made[0].enable_external_cache_linker is True
+    assert len(core.take_events()) == 1
+    assert (core.treedrift_status.compared, core.treedrift_status.is_on) == (3, True)
+
+
+def test_handles_and_receipts_of_the_first_are_those_of_the_second() -> None:
+    class Shifted(PythonTreeCore):
+        """Its handles are others than those of a plain core."""
+
+        def __init__(self, params: CacheInitParams) -> None:
+            super().__init__(params)
+            insert(self, 7)
+            self.reset()
+
+    core: Any = Shadowing(Shifted, strict=True)(CacheInitParams())
+    insert(core, 1, 2)
+    node = core.match_prefix(MatchPrefixParams(key(1, 2))).last_device_node
+    receipt = core.inc_lock_ref(node)
+    core.collect_path_info([node])
+    core.dec_lock_ref(node, receipt.to_dec_params())
+    assert core.treedrift_status.is_on
+
+
+def test_a_strict_shadow_raises_after_it_has_reported(caplog: pytest.LogCaptureFixture) -> None:
+    core: Any = Shadowing(second(is_root=False), strict=True)(CacheInitParams())
+    with pytest.raises(ShadowDivergenceError, match=r"is_root\.result.*True.*False") as caught:
+        core.is_root(core.root_node_handle())
+    assert caught.value.divergence.where == "calls[0].is_root.result"
+    assert core.treedrift_status.last in caplog.text
+    assert core.is_root(core.root_node_handle())
+
+
+def test_a_soft_difference_is_told_once_and_the_shadow_goes_on() -> None:
+    core: Any = Shadowing(second(rotation_phase_of=5), strict=True)(CacheInitParams())
+    for _ in range(3):
+        core.rotation_phase_of(core.root_node_handle())
+    status = core.treedrift_status
+    assert (status.soft, status.divergences, status.is_on) == (1, 0, True)
+    assert "are in the same state" in status.last
+
+
+def test_results_in_any_order_are_sorted_where_a_core_leaves_it_open() -> None:
+    flat = torch.tensor([2, 1])
+    for name, is_on in (("sglang-rust@0.5.23", True), ("rust", False)):
+        watched = Shadowing(
+            second(all_values_flatten=flat), make_reporter=lambda name=name: Reporter((name, "x"))
+        )
+        core: Any = watched(CacheInitParams())
+        insert(core, 1, 2)
+        assert core.all_values_flatten().tolist() == [1, 2]
+        assert watched.status.is_on is is_on
+
+
+def test_node_objects_are_not_compared() -> None:
+    core: Any = Shadowing(second(node_by_id=1))(CacheInitParams())
+    with pytest.raises(UnsupportedError):
+        core.node_by_id(core.root_node_handle())
+    assert (core.treedrift_status.calls, core.treedrift_status.compared) == (2, 1)
+
+
+# --- Faults of the shadow ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [UnsupportedError("no component"), Panic("native")])
+def test_a_second_core_that_can_not_be_built_is_told(error: BaseException) -> None:
+    def refuse(params: CacheInitParams) -> Any:
+        raise error
+
+    core: Any = Shadowing(refuse)(CacheInitParams())
+    assert type(core) is PythonTreeCore
+    assert (core.treedrift_status.faults, core.treedrift_status.is_on) == (1, False)
+    assert f"{type(error).__name__}: {error}" in core.treedrift_status.last
+    with pytest.raises(type(error)):
+        Shadowing(refuse, strict=True)(CacheInitParams())
+
+
+def test_a_first_core_that_can_not_be_watched_is_told() -> None:
+    core: Any = Shadowing(RustTreeCore, second(total_size=(0, 0)))(CacheInitParams())
+    assert core.total_size() == (0, 0)
+    assert "WatchError" in core.treedrift_status.last
+
+
+class Broken:
+    """A history that fails at one of its methods."""
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+
+    def add(self, call: Any) -> None:
+        self._maybe_fail("add")
+
+    def trace(self, **header: Any) -> Any:
+        self._maybe_fail("trace")
+
+    def _maybe_fail(self, place: str) -> None:
+        if place == self._place:
+            raise ValueError("the history fails")
+
+
+def with_history(place: str, make_second: Make, tmp_path: Any, **settings: Any) -> Shadowing:
+    return Shadowing(
+        make_second,
+        make_reporter=lambda: Reporter(PAIR, tmp_path),
+        make_history=lambda params: Broken(place),
+        **settings,
+    )
+
+
+def test_a_history_that_fails_ends_the_shadow_alone(
+    tmp_path: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    watched = with_history("add", RustTreeCore, tmp_path)
+    config, ops = next(iter(cases("full", 1)))
+    assert observations(watched, config, ops) == observations(PythonTreeCore, config, ops)
+    assert (watched.status.faults, watched.status.divergences) == (1, 0)
+    assert len([one for one in caplog.records if one.name == "treedrift"]) == 1
+    with pytest.raises(ValueError, match="the history fails"):
+        with_history("add", RustTreeCore, tmp_path, strict=True)(CacheInitParams()).reset()
+
+
+def test_a_trace_that_can_not_be_made_is_told_with_the_divergence(tmp_path: Any) -> None:
+    core: Any = with_history("trace", second(is_root=False), tmp_path)(CacheInitParams())
+    assert core.is_root(core.root_node_handle())
+    assert "No trace is saved: ValueError: the history fails." in core.treedrift_status.last
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_history_that_can_not_be_had_costs_the_trace_alone(tmp_path: Any) -> None:
+    def refuse(params: CacheInitParams) -> Any:
+        raise UnsupportedError("no trace can say this")
+
+    watched = Shadowing(
+        second(is_root=False),
+        make_reporter=lambda: Reporter(PAIR, tmp_path),
+        make_history=refuse,
+        strict=True,
+    )
+    core: Any = watched(CacheInitParams(tree_components=(ComponentType.FULL,)))
+    with pytest.raises(ShadowDivergenceError):
+        core.is_root(core.root_node_handle())
+    assert "No trace is saved: no trace can say this." in core.treedrift_status.last
