@@ -38,14 +38,20 @@ class CoreOps:
     """The core-level half of the op language on one side."""
 
     def __init__(
-        self, core: TreeCore, cache: Cache, config: Config, references: References
+        self,
+        core: TreeCore,
+        cache: Cache,
+        config: Config,
+        references: References,
+        watches_whole_tree: bool = True,
     ) -> None:
+        """`watches_whole_tree`: an insert shows all slots of the tree, not its own path alone."""
         self.core = core
         self.cache = cache
         self.config = config
         self.components = config.component_types()
         self.references = references
-        self.inserts = Inserts(self)
+        self.inserts = Inserts(self, watches_whole_tree)
 
     def run(self, op: ops.Op) -> None:
         """Execute one core op; errors of the core propagate."""

@@ -49,8 +49,9 @@ class Given:
 class Inserts:
     """Runs the inserts of one side, of which one may be suspended."""
 
-    def __init__(self, side: CoreOps) -> None:
+    def __init__(self, side: CoreOps, watches_whole_tree: bool) -> None:
         self._side = side
+        self._watches_whole_tree = watches_whole_tree
         self.suspended: Given | None = None
 
     # --- Ops ------------------------------------------------------------------------------
@@ -67,6 +68,8 @@ class Inserts:
             return
         given.answer = op.answer
         params = self._params(op, tokens, given, length)
+        if not self._watches_whole_tree:
+            self._name_root()
         if self.suspended is not None:
             self._begin_forced(params, given)
             return
@@ -117,6 +120,12 @@ class Inserts:
             self._side.core.begin_insert(params)
         finally:
             self._return_leftovers(given, None)
+
+    def _name_root(self) -> None:
+        """Number the root before the answer can, so that an answer shows whether it is the root."""
+        references = self._side.references
+        with references.names.looking():
+            references.names.handle(references.core.root_node_handle())
 
     def _end_walks_before_offloads(self) -> None:
         """An offload locks its node, which the walks of windows and states must not meet."""
@@ -233,26 +242,25 @@ class Inserts:
             self._return_state(given.state, result)
 
     def _return_slots(self, fresh: torch.Tensor, end: NodeId | None) -> None:
-        unused = fresh[~torch.isin(fresh, self._taken(end))]
-        if not unused.numel():
-            return
-        are_out = self._side.cache.pools.allocator.are_out(unused)
-        left = unused[torch.tensor(are_out, device=unused.device)]
+        unused = fresh[~self._are_taken(fresh, end)]
+        left = unused[self._side.cache.pools.allocator.are_out(unused)]
         if left.numel():
             self._free(left)
 
-    def _taken(self, end: NodeId | None) -> torch.Tensor:
-        """The tree's slots among which are all that an insert added; `end` is its result's node.
+    def _are_taken(self, fresh: torch.Tensor, end: NodeId | None) -> torch.Tensor:
+        """Which of an insert's slots the tree has; `end` is the node of its result.
 
-        An insert adds slots to the path of its own key alone (INS-41), so one that has a result
-        need not look at the whole tree, which takes as long as the tree is large.
+        A slot stays at its position, on the path of the insert's key (INS-41). So after an insert
+        that has a result the path can be asked, and not the whole tree, which may be large.
         """
         core = self._side.core
-        if end is None:
-            return core.all_values_flatten()
-        # Ops are told of nothing here that they were not told before.
-        with self._side.references.names.looking():
-            return core.collect_full_device_indices(end, core.root_node_handle())
+        if end is None or self._watches_whole_tree:
+            return torch.isin(fresh, core.all_values_flatten())
+        path = core.collect_full_device_indices(end, self._side.references.core.root_node_handle())
+        taken = torch.zeros_like(fresh, dtype=torch.bool)
+        count = min(path.numel(), fresh.numel())
+        taken[:count] = path[:count] == fresh[:count]
+        return taken
 
     def _return_stray_peers(self, fresh: torch.Tensor, end: NodeId | None) -> None:
         """Free second-window peers of slots that the tree took for the sake of the first window.
@@ -287,7 +295,7 @@ class Inserts:
             is_left = result.mamba_exist or result.rotation_tail_declined
         else:
             in_tree = self._side.core.all_mamba_values_flatten().tolist()
-            is_left = states.are_out(state)[0] and state.tolist()[0] not in in_tree
+            is_left = bool(states.are_out(state)[0]) and state.tolist()[0] not in in_tree
         if is_left:
             states.free(state)
 

@@ -80,9 +80,10 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
 
     `tree_every`: ops between two looks at the whole tree. `inspect`: also through the inspector.
     `ordered`: False if one core of the pair returns some results in an arbitrary order.
-    `watch_free_list`: whether whole free lists are part of what is compared; off for large pools,
-    where the indices handed out and taken back, in order, determine them. `model`: whether the
-    reference model listens; it counts page by page, so it is off for large pools too.
+    `watch_free_list`: whether whole free lists are part of what is compared, and the whole tree's
+    slots after every core insert; off for large pools, where the indices handed out and taken
+    back, in order, determine the lists, and an insert shows the path of its key. `model`: whether
+    the reference model listens; it counts page by page, so it is off for large pools too.
     """
 
     tree_every: int = 16
@@ -143,7 +144,7 @@ class LocalSide:
         if self._prepare_cache is not None:
             self._prepare_cache(self.cache)
         self.references = References(self._core, self.recorder.names)
-        self.core_ops = CoreOps(core, self.cache, config, self.references)
+        self.core_ops = CoreOps(core, self.cache, config, self.references, settings.watch_free_list)
         self.index = oracles.EventIndex(config) if config.events else None
         self._met: list[NodeId] = []
         self.op_count = 0

@@ -32,7 +32,7 @@ def key_tokens(op: CoreMatch | CoreInsert) -> array[int]:
     tokens = array("q", op.tokens)
     for first, count in op.runs:
         if count > 0:
-            _append(tokens, torch.arange(first, first + count))
+            _append(tokens, torch.arange(count).add_(first))
     return tokens
 
 

@@ -81,10 +81,10 @@ class Allocator(ABC):
         """Units that are out, ascending."""
         return [int(unit) for unit in (self._marks == _USED_MARK).nonzero().flatten().tolist()]
 
-    def are_out(self, slots: torch.Tensor) -> list[bool]:
-        """For each of these slots of the pool, whether its unit is out."""
+    def are_out(self, slots: torch.Tensor) -> torch.Tensor:
+        """For each of these slots of the pool, whether its unit is out, as booleans."""
         units = slots if self.page_size == 1 else self._pages_of(slots)
-        return [mark == _USED_MARK for mark in self._marks.index_select(0, units).tolist()]
+        return self._marks.index_select(0, units) == _USED_MARK
 
     def _pages_of(self, slots: torch.Tensor) -> torch.Tensor:
         return slots.div(self.page_size, rounding_mode="floor")

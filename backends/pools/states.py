@@ -65,7 +65,7 @@ class StatePool:
         """Free slots in the order in which they will be handed out."""
         return self.allocator.free_list()
 
-    def are_out(self, slots: torch.Tensor) -> list[bool]:
+    def are_out(self, slots: torch.Tensor) -> torch.Tensor:
         """For each of these slots of the pool, whether it is out."""
         return self.allocator.are_out(slots)
 

@@ -14,7 +14,16 @@ from treedrift.harness.describe import (
     describe_op,
     rows_of,
 )
-from treedrift.harness.ops import AnyOp, Arrive, CoreInsert, Evict, Lock, Namespace, Reset
+from treedrift.harness.ops import (
+    AnyOp,
+    Arrive,
+    CoreInsert,
+    CoreMatch,
+    Evict,
+    Lock,
+    Namespace,
+    Reset,
+)
 
 HASH = "ab" * 32
 
@@ -105,6 +114,11 @@ def test_a_long_call_is_cut() -> None:
     [
         (Reset(), "reset()"),
         (Evict(0), "evict(count=0)"),
+        (CoreMatch([], runs=[(4, 3)]), "core_match(tokens=[4..6])"),
+        (
+            CoreInsert([1, 2], runs=[(100, 1024), (-7, 1)], answer=0),
+            "core_insert(tokens=[1, 2, 100..1123, -7], answer=0)",
+        ),
         (Lock("live:3", ["swa"]), "lock(node=live:3, skip=[swa])"),
         (Arrive(), "arrive()"),
         (

@@ -176,6 +176,22 @@ def test_a_bad_header_names_its_field(fields: dict[str, object], field: str, say
         ('{"op": "evict", "count": 18446744073709551616}', "count", "out of range"),
         ('{"op": "arrive", "blocks": [-1]}', "blocks", "out of range"),
         ('{"op": "evict", "count": 1.5}', "count", "expected int, got float"),
+        ('{"op": "core_match", "tokens": [], "runs": [[1, 0]]}', "runs", "a run of 0 tokens"),
+        ('{"op": "core_match", "tokens": [], "runs": [[1]]}', "runs[0]", "length 2"),
+        ('{"op": "core_match", "tokens": [], "runs": [[1, 2.5]]}', "runs[0][1]", "got float"),
+        ('{"op": "core_match", "tokens": [], "runs": [["1", 2]]}', "runs[0][0]", "got str"),
+        (
+            '{"op": "core_match", "tokens": [], "runs": [[9223372036854775806, 3]]}',
+            "runs",
+            "a token is out of range",
+        ),
+        (
+            '{"op": "core_insert", "tokens": [1], "runs": [[1, 9], [1, 16777207]]}',
+            "runs",
+            "the key has 16777217 tokens; a key has at most 16777216",
+        ),
+        ('{"op": "core_insert", "tokens": [1], "answer": -1}', "answer", "numbered 0 to 9999"),
+        ('{"op": "pin", "node": "answer:"}', "node", "answer:7"),
         ('{"op": "lock", "no', None, "not JSON"),
         ('{"treedrift": "trace", "version": 4}', "treedrift", "second header"),
     ],
@@ -255,6 +271,15 @@ def test_the_first_version_is_read_as_the_one_after_it() -> None:
     assert trace.parse_trace(written, "rewritten.jsonl") == old
 
 
+def test_an_older_trace_may_hold_the_operands_of_newer_ones() -> None:
+    lines = b'{"op": "core_match", "tokens": [], "runs": [[1, 3]], "answer": 0}\n'
+    old, new = (
+        trace.parse_trace(b'{"treedrift": "trace", "version": %d}\n' % version + lines, "x")
+        for version in (3, 4)
+    )
+    assert old == new
+
+
 def test_there_is_a_way_from_every_version_to_the_next() -> None:
     assert sorted(trace.MIGRATIONS) == list(range(1, trace.FORMAT_VERSION))
     assert set(FROZEN) == {*trace.MIGRATIONS, trace.FORMAT_VERSION}
@@ -288,6 +313,10 @@ def test_the_schema_refuses_what_the_reader_refuses() -> None:
     for bad in (
         {"op": "lock", "node": "alive:1"},
         {"op": "core_match", "tokens": [2**63]},
+        {"op": "core_match", "tokens": [], "runs": [[1, 0]]},
+        {"op": "core_match", "tokens": [], "runs": [[1, 2, 3]]},
+        {"op": "core_insert", "tokens": [], "answer": -1},
+        {"op": "pin", "node": "answer:-1"},
         {"op": "evict", "count": 1, "extra": 1},
         {"treedrift": "trace", "version": 3},
         {"treedrift": "trace", "version": 5},
