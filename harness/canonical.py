@@ -70,8 +70,10 @@ class Names:
     def __init__(self) -> None:
         self._handles: dict[NodeId, int] = {}
         self._receipts: dict[int, int] = {}
-        self._handle_list: list[NodeId] = []
-        self._receipt_list: list[int] = []
+        self._handle_of: dict[int, NodeId] = {}
+        self._receipt_of: dict[int, int] = {}
+        self._handle_count = 0
+        self._receipt_count = 0
         self.told: dict[NodeId, None] = {}
         self.is_looking = False
 
@@ -81,8 +83,9 @@ class Names:
             return None
         number = self._handles.get(handle)
         if number is None:
-            number = self._handles[handle] = len(self._handle_list)
-            self._handle_list.append(handle)
+            number = self._handles[handle] = self._handle_count
+            self._handle_of[number] = handle
+            self._handle_count += 1
         if not self.is_looking and handle not in self.told:
             self.told[handle] = None
         return number
@@ -114,8 +117,9 @@ class Names:
             return None
         number = self._receipts.get(uuid)
         if number is None:
-            number = self._receipts[uuid] = len(self._receipt_list)
-            self._receipt_list.append(uuid)
+            number = self._receipts[uuid] = self._receipt_count
+            self._receipt_of[number] = uuid
+            self._receipt_count += 1
         return number
 
     def handle_in(self, other: Names, handle: Any) -> Any:
@@ -124,14 +128,26 @@ class Names:
         So is what only equals a handle, such as True: a core tells such things apart.
         """
         number = self._handles.get(handle) if type(handle) is int else None
-        has_twin = number is not None and number < len(other._handle_list)
-        return other._handle_list[number] if number is not None and has_twin else handle
+        return handle if number is None else other._handle_of.get(number, handle)
 
     def receipt_in(self, other: Names, uuid: int | None) -> int | None:
         """The lock boundary id of another side that has the same number, as `handle_in`."""
         number = None if uuid is None else self._receipts.get(uuid)
-        has_twin = number is not None and number < len(other._receipt_list)
-        return other._receipt_list[number] if number is not None and has_twin else uuid
+        return uuid if number is None else other._receipt_of.get(number, uuid)
+
+    def handles(self) -> dict[int, NodeId]:
+        """All handles that have a number, by it; for reading alone."""
+        return self._handle_of
+
+    def forget_handles(self, numbers: Iterable[int]) -> None:
+        """Give up these numbers for ever; should their handles come again, they get new ones."""
+        for number in numbers:
+            del self._handles[self._handle_of.pop(number)]
+
+    def forget_old_receipts(self, most: int) -> None:
+        """Give up the numbers of all receipts but the last `most` that came."""
+        for number in list(self._receipt_of)[: max(0, len(self._receipt_of) - most)]:
+            del self._receipts[self._receipt_of.pop(number)]
 
 
 def _make_weights(count: int) -> torch.Tensor:

@@ -19,7 +19,7 @@ from typing import Any, NoReturn, Protocol
 import msgspec
 import torch
 
-from ..backends.contract import ComponentType, CorePoisonedError, RadixKey, TreeCore
+from ..backends.contract import ComponentType, CorePoisonedError, NodeId, RadixKey, TreeCore
 from ..harness.canonical import (
     ATOMS,
     HANDLE_FIELDS,
@@ -65,6 +65,9 @@ SIZES = {
 
 TOTAL_EVERY = 256
 """How many comparisons of sizes go without the total, for which some cores walk their tree."""
+
+HANDLES_MIN = 2**17
+"""How many handles are kept before those of nodes that are gone are given up."""
 
 _EVICTABLE = {
     ComponentType.FULL: "evictable",
@@ -121,6 +124,7 @@ class Shadow:
         # Nobody asks here which handles an op was told, and a server runs for long.
         self._names.is_looking = self._second_names.is_looking = True
         self._soft: set[str] = set()
+        self._forget_at = HANDLES_MIN
 
     def begins(self, call: Call) -> None:
         """Nothing yet: the first core goes first, for it may refuse."""
@@ -134,9 +138,26 @@ class Shadow:
             return
         self._judge(call, self._compare(call))
         self._status.compared += 1
+        if len(self._names.handles()) >= self._forget_at:
+            self._forget()
         is_dead = isinstance(call.error, CorePoisonedError)
         if self._status.calls % self._sizes_every == 0 and not is_dead:
             self._judge(call, self._compare_sizes())
+
+    def _forget(self) -> None:
+        """Give up the handles of nodes that are gone, and receipts of long ago.
+
+        Both sides give up the same ones, so that their numbers stay alike.
+        """
+        known = self._second_names.handles()
+        gone = [number for number, node in known.items() if self._is_gone(node)]
+        for names in (self._names, self._second_names):
+            names.forget_handles(gone)
+            names.forget_old_receipts(self._forget_at)
+        self._forget_at = max(HANDLES_MIN, 2 * len(known))
+
+    def _is_gone(self, node: NodeId) -> bool:
+        return isinstance(_answer(lambda: self._second.is_root(node)), KeyError)
 
     # --- Comparing ------------------------------------------------------------------------
 
@@ -183,7 +204,8 @@ class Shadow:
         divergence, trace = self._divergence(found, call.method), self._trace(found)
         if trace is not None:
             # The last op of the trace is the one that the call belongs to.
-            divergence = self._divergence(found, kind_of(trace.ops[-1]))
+            last = kind_of(trace.ops[-1]) if trace.ops else call.method
+            divergence = self._divergence(found, last)
             trace.header.signature = divergence.signature
         self._reporter.divergence(divergence, trace)
         raise ShadowDivergenceError(divergence, self._reporter.values_of(divergence))
@@ -205,7 +227,7 @@ class Shadow:
         if self._history is None:
             return None
         told = self._divergence(found, "")
-        note = f"A cache of a server, up to {place_of(told)}: {self._reporter.values_of(told)}."
+        note = f"what a cache called up to {place_of(told)}: {self._reporter.values_of(told)}"
         try:
             return self._history.trace(pair=told.pair, expect="diverges", note=note)
         except Exception as error:

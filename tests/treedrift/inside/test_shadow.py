@@ -21,7 +21,9 @@ from treedrift.backends.contract import (
 from treedrift.backends.python_core import PythonTreeCore
 from treedrift.backends.registry import local_backend
 from treedrift.backends.rust_core import RustTreeCore
+from treedrift.harness.canonical import Names
 from treedrift.harness.recorder import recorded_methods
+from treedrift.inside import shadow
 from treedrift.inside.reporting import Reporter
 from treedrift.inside.shadow import ShadowDivergenceError
 from treedrift.models.drills import DRILLS
@@ -272,6 +274,17 @@ def test_handles_and_receipts_of_the_first_are_those_of_the_second() -> None:
     assert core.treedrift_status.is_on
 
 
+def test_handles_of_nodes_that_are_gone_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shadow, "HANDLES_MIN", 8)
+    monkeypatch.setattr(Names, "forget_handles", counted := Counted(Names.forget_handles))
+    for profile in ("full", "hybrid"):
+        watched = Shadowing(RustTreeCore, strict=True)
+        for config, ops in cases(profile, 6, hostile=False):
+            assert observations(watched, config, ops) == observations(PythonTreeCore, config, ops)
+            assert watched.status.is_on, watched.status.last
+    assert counted.given_up > 100
+
+
 def test_a_strict_shadow_raises_after_it_has_reported(caplog: pytest.LogCaptureFixture) -> None:
     core: Any = Shadowing(second(is_root=False), strict=True)(CacheInitParams())
     with pytest.raises(ShadowDivergenceError, match=r"is_root\.result.*True.*False") as caught:
@@ -307,6 +320,21 @@ def test_node_objects_are_not_compared() -> None:
     with pytest.raises(UnsupportedError):
         core.node_by_id(core.root_node_handle())
     assert (core.treedrift_status.calls, core.treedrift_status.compared) == (2, 1)
+
+
+class Counted:
+    """A method that also counts the items that it is given."""
+
+    def __init__(self, method: Any) -> None:
+        self.given_up = 0
+        self._method = method
+
+    def __get__(self, names: Names, kind: type) -> Any:
+        def call(numbers: list[int]) -> None:
+            self.given_up += len(numbers)
+            self._method(names, numbers)
+
+        return call
 
 
 # --- Faults of the shadow ------------------------------------------------------------------
