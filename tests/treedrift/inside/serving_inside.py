@@ -27,6 +27,7 @@ TREES = (("full",), ("full", "swa"), ("full", "mamba"), ("full", "swa", "mamba")
 POLICIES = ("lru", "lfu", "fifo", "mru", "filo", "priority", "slru")
 REQUESTS = 30
 SEEDS = 2
+FAULT_SEED, FAULT_REQUESTS = 1, 40
 
 CORES = ("sglang-python", "sglang-rust", "treedrift-python", "treedrift-rust")
 PAIRS = (
@@ -35,9 +36,20 @@ PAIRS = (
     "shadow:sglang-rust,sglang-python",
 )
 
-FAULTS = {
-    # A drill in the shadow, and the components of a tree that shows it.
-    "leaked-slots": ("full",),
+FAULTS: dict[str, dict[str, Any]] = {
+    # A drill for the shadow, by the cache that shows it.
+    "leaked-slots": {},
+    "lost-event": {},
+    "lru-by-creation": {},
+    "split-drops-lock": {},
+    "split-loses-pending-mark": {"linker": True},
+    "offload-without-the-window": {"components": ("full", "swa"), "linker": True},
+    "count-goes-on-across-a-gap": {"components": ("full", "swa")},
+    "window-slots-freed-for-full": {"components": ("full", "swa")},
+    "split-moves-state-up": {"components": ("full", "mamba")},
+    "refused-state-not-told": {"components": ("full", "mamba"), "page_size": 16},
+    "evicted-but-counted": {"components": ("full", "swa", "mamba")},
+    "total-of-windows-alone": {"components": ("full", "swa", "mamba")},
 }
 
 
@@ -50,23 +62,18 @@ def settings() -> Iterator[tuple[str, Setting]]:
                 policy = POLICIES[number % len(POLICIES)]
                 number += 1
                 mode = "linker" if linker else "device only"
-                yield (
-                    f"{','.join(components)}, page {page}, {mode}, {policy}",
-                    setting_of(components, page, linker=linker, policy=policy),
-                )
+                setting = small(components=components, page_size=page, linker=linker, policy=policy)
+                yield f"{','.join(components)}, page {page}, {mode}, {policy}", setting
 
 
-def setting_of(components: tuple[str, ...], page: int = 1, **more: Any) -> Setting:
+def small(page_size: int = 1, **more: Any) -> Setting:
     """A cache so small that it evicts all the time."""
-    return Setting(
-        components=components,
-        page_size=page,
-        slots=320 if page == 1 else 640,
-        window=8 if page == 1 else 24,
-        row_length=240,
-        events=True,
-        **more,
+    sizes = (
+        {"slots": 320, "window": 8, "states": 24}
+        if page_size == 1
+        else {"slots": 640, "window": 24, "states": 32}
     )
+    return Setting(page_size=page_size, row_length=240, events=True, **sizes, **more)
 
 
 def served(core: str, setting: Setting, seed: int, requests: int = REQUESTS) -> dict[str, Any]:
@@ -110,12 +117,12 @@ def faults() -> Any:
     os.environ["TREEDRIFT_TRACE_DIR"] = str(Path.cwd() / "traces")
     os.environ["TREEDRIFT_TRACE_FILES"] = "64"
     found = {}
-    for number, (drill, components) in enumerate(FAULTS.items()):
-        setting = setting_of(components)
-        found[drill] = [
-            served(core, setting, number)
+    for drill, more in FAULTS.items():
+        runs = [
+            served(core, small(**more), FAULT_SEED, FAULT_REQUESTS)
             for core in ("sglang-python", f"shadow:sglang-python,drill:{drill}")
         ]
+        found[drill] = {"life": drill, "runs": runs}
     return found
 
 
