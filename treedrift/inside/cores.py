@@ -20,10 +20,12 @@ from ..backends.sglang.dropin import drop_in
 from ..backends.sglang.initial import contract_params, reason_to_fall_back
 from ..backends.sglang.methods import methods_of_release
 from ..backends.sglang.release import CORE_CLASSES
-from ..harness.transcript import Room
+from ..harness.transcript import History, PlainNames, Pseudonyms, Room, config_of
+from .recording import Recording
 from .reporting import Reporter
 from .shadow import shadowed
-from .variables import SHADOW_SECOND, VariableError, read_settings
+from .variables import SHADOW_SECOND, TRACE_DIR, Settings, VariableError, read_settings
+from .watched import watch
 
 LOG = logging.getLogger("treedrift")
 
@@ -145,9 +147,39 @@ def build_shadowed(given: Any, components: Any) -> Any:
         lambda: build_second(settings.second, params),
         params.tree_components,
         reporter,
+        lambda: History(config_of(params, room_of(given)), settings.trace_bytes, _naming(settings)),
         sizes_every=settings.sizes_every,
         strict=settings.strict,
     )
+
+
+def build_recorded(given: Any, components: Any) -> Any:
+    """A core whose calls are written to files, as the variables say.
+
+    Without a folder, or where nothing can be recorded, it serves unrecorded, with a warning.
+    Raises `VariableError`, and what building the core raises.
+    """
+    settings = read_settings()
+    first = build_first(settings.record_core, given, components)
+    try:
+        if settings.trace_dir is None:
+            raise UnsupportedError(f"{TRACE_DIR.name} names no folder")
+        recording = Recording(
+            settings.trace_dir,
+            config_of(contract_params(given), room_of(given)),
+            bytes_max=settings.trace_bytes,
+            files_max=settings.trace_files,
+            naming=_naming(settings),
+            source=f"calls of SGLang's cache on {first.name}",
+        )
+        return watch(first.core, methods_of_release(), recording)
+    except Exception as error:
+        LOG.warning("%s serves unrecorded: %s", first.name, error)
+        return first.core
+
+
+def _naming(settings: Settings) -> type[Pseudonyms] | type[PlainNames]:
+    return Pseudonyms if settings.pseudonyms else PlainNames
 
 
 # --- Pools --------------------------------------------------------------------------------

@@ -77,7 +77,9 @@ def main() -> None:
 
     load_plugins()
     told = Told()
-    logging.getLogger("treedrift").addHandler(told)
+    log = logging.getLogger("treedrift")
+    log.setLevel(logging.INFO)
+    log.addHandler(told)
     report = {}
     for case, (backend, given, variables) in SETTINGS.items():
         told.lines = []
