@@ -49,6 +49,48 @@ def test_another_order_of_the_same_handles_shows() -> None:
     assert here != there
 
 
+def test_a_handle_and_a_receipt_are_found_on_the_other_side_by_their_numbers() -> None:
+    one, other = Names(), Names()
+    for handle, twin in ((70, 5), (3, 70)):
+        one.handle(handle)
+        other.handle(twin)
+        one.receipt(handle + 1)
+        other.receipt(twin + 1)
+    assert [one.handle_in(other, handle) for handle in (70, 3)] == [5, 70]
+    assert [one.receipt_in(other, uuid) for uuid in (71, 4, None)] == [6, 71, None]
+
+
+@pytest.mark.parametrize("handle", [99, True, 1.0, None, "1", [1]])
+def test_what_is_no_handle_of_a_side_is_none_of_the_other_and_stays(handle: Any) -> None:
+    one, other = Names(), Names()
+    one.handle(1)
+    other.handle(8)
+    assert one.handle_in(other, handle) is handle
+
+
+def test_a_number_that_is_given_up_is_not_given_again() -> None:
+    names, twins = Names(), Names()
+    for handle in (5, 6, 7):
+        names.handle(handle)
+        twins.handle(handle + 10)
+    names.forget_handles([0, 2])
+    twins.forget_handles([0, 2])
+    assert names.handles() == {1: 6}
+    assert [names.handle_in(twins, handle) for handle in (5, 6)] == [5, 16]
+    assert [names.handle(5), names.handle(6)] == [3, 1]
+
+
+def test_the_oldest_receipts_are_given_up() -> None:
+    names, twins = Names(), Names()
+    for uuid in (5, 6, 7):
+        names.receipt(uuid)
+        twins.receipt(uuid + 10)
+    names.forget_old_receipts(2)
+    twins.forget_old_receipts(2)
+    assert [names.receipt_in(twins, uuid) for uuid in (5, 6, 7)] == [5, 16, 17]
+    assert names.receipt(8) == 3
+
+
 def test_a_look_at_the_tree_numbers_handles_without_telling_them() -> None:
     names = Names()
     names.is_looking = True

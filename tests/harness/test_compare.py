@@ -22,10 +22,13 @@ from treedrift.backends.contract import (
 from treedrift.harness.canonical import Names, argument, value
 from treedrift.harness.compare import (
     BY_COMPONENT,
+    SIZE_NAMES,
     Difference,
     Divergence,
     compare,
+    compare_calls,
     compare_decoded,
+    compare_sizes,
     first_difference,
     mirrored,
     signature_of,
@@ -212,6 +215,41 @@ def test_events_that_say_something_else_differ_hard() -> None:
     found = compare_decoded(one, other)
     assert found is not None
     assert not found.is_soft
+
+
+# --- Calls and counters alone -------------------------------------------------------------
+
+
+def test_calls_alone_are_compared_as_those_of_an_observation() -> None:
+    one, other = observed().calls, observed().calls
+    assert compare_calls(one, other) is None
+    other[0] = match_call(3)
+    found = compare_calls(one, other)
+    assert found is not None
+    assert found.where == "calls[0].match_prefix.result.device_prefix_len"
+
+
+def test_a_soft_difference_of_calls_alone_makes_them_equal() -> None:
+    one = events(stored([7, 8], None, [1, 2])).calls
+    other = events(stored([7], None, [1]), stored([8], 7, [2])).calls
+    found = compare_calls(one, other)
+    assert found is not None
+    assert found.is_soft
+    assert one == other
+
+
+def test_an_equal_answer_of_another_type_is_a_difference_of_calls() -> None:
+    found = compare_calls([["is_root", [0], ["ok", True]]], [["is_root", [0], ["ok", 1]]])
+    assert found is not None
+    assert found.where == "calls[0].is_root.result"
+
+
+def test_counters_alone_are_named() -> None:
+    sizes = list(range(len(SIZE_NAMES)))
+    assert compare_sizes(sizes, sizes) is None
+    found = compare_sizes(sizes, [*sizes[:-1], 99])
+    assert found is not None
+    assert (found.where, found.left, found.right) == ("sizes.mamba_free", sizes[-1], 99)
 
 
 # --- Plain values -------------------------------------------------------------------------

@@ -13,13 +13,22 @@ from treedrift.backends.contract import (
     ComponentType,
     ContractError,
     DecLockRefParams,
+    IncLockRefResult,
     InsertParams,
     MatchPrefixParams,
     RadixKey,
     UnknownNodeError,
 )
 from treedrift.backends.python_core import PythonTreeCore
-from treedrift.harness.recorder import Recorder, parameters_of, recorded_methods
+from treedrift.harness.canonical import Names
+from treedrift.harness.recorder import (
+    Recorder,
+    arguments_of,
+    ending_of,
+    parameters_of,
+    recorded_methods,
+)
+from treedrift.harness.transcript.call import Call
 
 FULL = ComponentType.FULL
 
@@ -154,3 +163,48 @@ def test_every_method_of_the_contract_is_recorded_but_the_printed_text() -> None
 def test_parameters_have_the_order_of_the_contract() -> None:
     assert parameters_of("dec_lock_ref") == ["node_id", "params", "skip_swa"]
     assert parameters_of("no_such_method") == []
+
+
+# --- Calls that somebody else watched -----------------------------------------------------
+
+
+def written_down(call: Call, ordered: bool = True) -> Any:
+    names = Names()
+    return [call.method, arguments_of(names, call), *ending_of(names, call, ordered)]
+
+
+def test_a_watched_call_is_written_down_as_the_proxy_does(core: Any) -> None:
+    params = MatchPrefixParams(RadixKey(array("q", [1, 2])))
+    result = core.match_prefix(params)
+    call = Call("match_prefix", {"params": params}, result)
+    assert core.calls == [written_down(call)]
+
+
+def test_a_watched_error_is_written_down_as_the_proxy_does(core: Any) -> None:
+    with pytest.raises(UnknownNodeError) as caught:
+        core.is_root(77)
+    call = Call("is_root", {"node_id": 77}, error=caught.value)
+    assert core.calls == [written_down(call)]
+
+
+def test_watched_buffers_and_arguments_that_are_left_out_have_their_places() -> None:
+    filled: dict[str, Any] = {"device_frees": {}, "host_frees": {FULL: []}, "cache_actions": []}
+    call = Call("evict_excess_path_states", {"tail_node_id": None}, filled=filled)
+    assert written_down(call)[1:] == [[None] * 4, ["ok", None], [[], [[0, []]], []]]
+    lock = Call("inc_lock_ref", {}, IncLockRefResult(1, None))
+    assert written_down(lock)[1] == [None, None]
+
+
+def test_a_watched_assignment_and_a_clearing_are_written_down() -> None:
+    assert written_down(Call("is_write_back =", {"value": True}))[1:] == [[True], ["ok", None]]
+    assert written_down(Call("kv_events.record_all_cleared"))[1:] == [[], ["ok", None]]
+
+
+def test_a_watched_answer_that_the_contract_does_not_allow_is_unreadable() -> None:
+    assert written_down(Call("match_prefix", result="nothing"))[2:] == [["unreadable", "str"]]
+
+
+def test_watched_results_in_any_order_are_sorted_if_asked_for() -> None:
+    call = Call("all_values_flatten", result=torch.tensor([3, 1]))
+    assert written_down(call)[2] == ["ok", [3, 1]]
+    assert written_down(call, ordered=False)[2] == ["ok", [1, 3]]

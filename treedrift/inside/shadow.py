@@ -251,7 +251,6 @@ def shadowed(
     the first goes on alone; with `strict` it is raised. A history that can't be kept costs the
     trace alone.
     """
-    first.treedrift_status = reporter.status
     history = None
     if make_history is not None and not reporter.no_trace:
         try:
@@ -259,6 +258,7 @@ def shadowed(
         except Exception as error:
             reporter.no_trace = str(error)
     try:
+        first.treedrift_status = reporter.status
         shadow = Shadow(first, make_second(), components, reporter, history, sizes_every)
         return watch(first, methods, shadow, strict, reporter.fault)
     except (KeyboardInterrupt, SystemExit):

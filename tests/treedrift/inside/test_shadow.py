@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from array import array
 from typing import Any
 
@@ -335,6 +337,26 @@ class Counted:
             self._method(names, numbers)
 
         return call
+
+
+@pytest.mark.parametrize("ending", ["divergence", "end of the cache"])
+def test_a_second_core_is_given_back_with_the_last_that_needs_it(ending: str) -> None:
+    made: list[weakref.ref[Any]] = []
+
+    def make(params: CacheInitParams) -> Any:
+        core = second(is_root=False)(params)
+        made.append(weakref.ref(core))
+        return core
+
+    core: Any = Shadowing(make)(CacheInitParams())
+    early = core.match_prefix
+    early(MatchPrefixParams(key(1)))
+    if ending == "divergence":
+        core.is_root(core.root_node_handle())
+    else:
+        del core, early
+    gc.collect()
+    assert made[0]() is None
 
 
 # --- Faults of the shadow ------------------------------------------------------------------
