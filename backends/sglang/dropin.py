@@ -24,7 +24,7 @@ from ..contract import (
 from .crossing import written
 from .initial import contract_params, reason_to_fall_back
 from .methods import Methods, Signature, methods_of_release
-from .release import REQUIRED, fields_of
+from .release import REQUIRED, ReleaseMismatchError, fields_of
 
 __all__ = ["contract_params", "drop_in", "reason_to_fall_back"]
 
@@ -68,6 +68,9 @@ def _class_of_release() -> Any:
 
 def drop_in_class(methods: Methods) -> Any:
     """The class of drop-ins for one release; it is made of a core of the contract."""
+    if "node_id" not in fields_of(methods.release.type("DecLockRefParams")):
+        # The contract's cores check whose receipt they are given back.
+        raise ReleaseMismatchError("receipts of the installed sglang don't name their node")
     convert_events = methods.inward.of(list[KvEvent])
 
     def initialise(self: Any, core: TreeCore) -> None:

@@ -15,7 +15,7 @@ import msgspec
 import torch
 
 from .. import contract
-from ..contract import RadixKey
+from ..contract import ComponentType, RadixKey
 from .release import Release, fields_of
 
 Converter = Callable[[Any], Any]
@@ -29,6 +29,23 @@ class Array:
 
 def _unnamed_slots(count: int) -> torch.Tensor:
     return torch.empty(count, dtype=torch.int64)
+
+
+def _of_the_window(told: int | None) -> dict[ComponentType, int | None]:
+    return {ComponentType.SWA: told} if told else {}
+
+
+def _maybe_of_the_window(told: int | None) -> dict[ComponentType, int | None]:
+    # A lock whose window has no end of its own has no number, and is still a lock of the window.
+    return {ComponentType.SWA: told}
+
+
+def _windows(told: dict[ComponentType, int | None]) -> int | None:
+    return told.get(ComponentType.SWA)
+
+
+def _windows_length(told: dict[ComponentType, int]) -> int:
+    return told.get(ComponentType.SWA, 0)
 
 
 _UNPAIRED = {"AuxiliaryWindow", "EvictParams", "EvictionResult"}
@@ -64,6 +81,7 @@ OF_THE_CACHE = {
             "chunked_prefill_size",
             "decoder_swa_bounded_replay",
             "disable",
+            "disable_finished_insert",
             "enable_mamba_extra_buffer_lazy",
             "enable_metrics",
             "mtp_draft_device_pools",
@@ -85,10 +103,24 @@ GIVEN: dict[str, dict[str, Any]] = {"CacheInitParams": {"disable": False}}
 TOLD_OTHERWISE: dict[tuple[str, str], tuple[str, Converter]] = {
     ("MatchResult", "device_prefix_len"): ("device_indices", len),
     ("MatchResult", "device_indices"): ("device_prefix_len", _unnamed_slots),
+    ("IncLockRefResult", "component_lock_uuids"): ("swa_uuid_for_lock", _of_the_window),
+    ("IncLockRefResult", "component_host_lock_uuids"): ("swa_uuid_for_host_lock", _of_the_window),
+    ("IncLockRefResult", "swa_uuid_for_lock"): ("component_lock_uuids", _windows),
+    ("IncLockRefResult", "swa_uuid_for_host_lock"): ("component_host_lock_uuids", _windows),
+    ("DecLockRefParams", "component_lock_uuids"): ("swa_uuid_for_lock", _maybe_of_the_window),
+    ("DecLockRefParams", "component_host_lock_uuids"): (
+        "swa_uuid_for_host_lock",
+        _maybe_of_the_window,
+    ),
+    ("DecLockRefParams", "swa_uuid_for_lock"): ("component_lock_uuids", _windows),
+    ("DecLockRefParams", "swa_uuid_for_host_lock"): ("component_host_lock_uuids", _windows),
+    ("InsertParams", "component_evicted_seqlens"): ("swa_evicted_seqlen", _of_the_window),
+    ("InsertParams", "swa_evicted_seqlen"): ("component_evicted_seqlens", _windows_length),
 }
 """Fields that one side tells in another way: the field to read, and what to make of it.
 
-Older releases told a match with its slots, of which the contract's result says how many.
+Older releases told a match with its slots, of which the contract's result says how many, and knew
+of one window only, where the contract has a map of components.
 """
 
 

@@ -16,6 +16,7 @@ from tests.backends.sglang.values_that_cross import make_struct, parts, plain
 from treedrift.backends.contract import (
     CacheInitParams,
     ComponentType,
+    DecLockRefParams,
     FreeDeviceKV,
     Frees,
     InsertParams,
@@ -28,6 +29,7 @@ from treedrift.backends.sglang.crossing import Crossing
 from treedrift.backends.sglang.pairing import note_lacking, paired_types
 from treedrift.backends.sglang.release import REQUIRED, Release, ReleaseMismatchError
 
+SWA = ComponentType.SWA
 TYPES = sorted(paired_types())
 NEW = {"brand_new": 0}
 
@@ -153,6 +155,31 @@ def test_a_match_that_is_told_with_its_slots_says_how_many() -> None:
     theirs = inward.struct(MatchResult(3, 1, 1, 1))
     assert theirs.device_indices.shape == (3,)
     assert outward.struct(theirs).device_prefix_len == 3
+
+
+@pytest.mark.parametrize("number", [None, 5])
+def test_a_receipt_that_knows_one_window_is_one_of_the_window(number: int | None) -> None:
+    told = stand_in_type(
+        "DecLockRefParams",
+        {"swa_uuid_for_lock": None, "swa_uuid_for_host_lock": None},
+        frozenset({"component_lock_uuids", "component_host_lock_uuids"}),
+    )
+    outward, inward = crossings(stand_in(DecLockRefParams=told))
+    theirs = inward.struct(DecLockRefParams(3, component_lock_uuids={SWA: number}))
+    assert (theirs.node_id, theirs.swa_uuid_for_lock) == (3, number)
+    assert outward.struct(theirs).component_lock_uuids == {SWA: number}
+
+
+def test_an_insert_that_knows_one_window_tells_its_evicted_length() -> None:
+    told = stand_in_type(
+        "InsertParams", {"swa_evicted_seqlen": 0}, frozenset({"component_evicted_seqlens"})
+    )
+    outward, inward = crossings(stand_in(InsertParams=told))
+    for lengths in ({SWA: 4}, {}):
+        ours = InsertParams(key=key(1), component_evicted_seqlens=lengths)
+        theirs = inward.struct(ours)
+        assert theirs.swa_evicted_seqlen == lengths.get(SWA, 0)
+        assert outward.struct(theirs).component_evicted_seqlens == lengths
 
 
 def test_a_member_that_only_the_release_has_is_refused_by_name() -> None:

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 import torch
 
-from tests.backends.sglang.stand_in_release import stand_in
+from tests.backends.sglang.stand_in_release import stand_in, stand_in_type
 from treedrift.backends.contract import (
     AllBlocksCleared,
     BackupKV,
@@ -141,6 +141,12 @@ def test_what_only_the_release_has_is_refused_by_name() -> None:
 def test_a_method_that_the_release_calls_with_too_little_is_refused_by_name() -> None:
     with pytest.raises(UnsupportedError, match=r"finish_load_back: .* \['anchor_node_id'\]"):
         serve(Told()).finish_load_back()
+
+
+def test_a_release_whose_receipts_name_no_node_is_refused() -> None:
+    nameless = stand_in_type("DecLockRefParams", less=frozenset({"node_id"}))
+    with pytest.raises(ReleaseMismatchError, match="receipts"):
+        serve(python_core(), methods_of(DecLockRefParams=nameless))
 
 
 def test_a_parameter_that_only_the_release_has_may_hold_its_default() -> None:
