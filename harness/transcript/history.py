@@ -34,8 +34,7 @@ class History:
     def add(self, call: Call) -> None:
         """A call has ended."""
         if call.method == "reset" and call.error is None:
-            self._part.tell(call)
-            self._begin(self._part.after(is_empty=True))
+            self._begin(self._part.after_reset())
             return
         if self._part.is_between and (self._part.is_full or self._size > self._bytes_max):
             self._begin(self._part.after())

@@ -115,6 +115,7 @@ class Inserts:
         op = ops.CoreInsert(
             tokens,
             sheet.naming.namespace(params.key),
+            params.key.limit,
             owned=params.prev_prefix_len,
             inserted_len=params.inserted_len,
             priority=params.priority,

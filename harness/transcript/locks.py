@@ -6,7 +6,7 @@ so far holds (`harness/locking.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import get_args
 
 from treedrift.backends.contract import (
@@ -67,21 +67,29 @@ class Locks:
     def unlock(self, call: Call) -> None:
         """`dec_lock_ref`: of all that is left of a receipt, or of its state alone (MAM-L11)."""
         node, params = call.arguments["node_id"], call.arguments["params"]
-        place = self._place(self._locks, call)
+        wanted = set(self._sheet.components).difference(params.skipped_lock_components)
+        if call.arguments.get("skip_swa", False) and SWA in self._sheet.components:
+            wanted -= {SWA, MAMBA}
+
+        def strangeness(held: HeldLock) -> int:
+            left = self._left(held)
+            return (left != wanted) + (not left >= wanted)
+
+        place = self._place(self._locks, call, strangeness)
         if place is None:
             return
-        held = self._locks[place]
-        left = {kind for kind in self._sheet.components if held.holds(kind)}
-        released = left.difference(params.skipped_lock_components)
-        if call.arguments.get("skip_swa", False) and SWA in self._sheet.components:
-            released -= {SWA, MAMBA}
-        if released == left:
+        left = self._left(self._locks[place])
+        if left == wanted:
             self._sheet.write(ops.Unlock(place))
             self._drop(self._locks, place)
-        elif released == {MAMBA} and not held.is_swa_released:
+        elif wanted == {MAMBA} and MAMBA in left:
             self._release_state(node, place, params)
         else:
             self._sheet.leave_out("dec_lock_ref of a part of a lock")
+
+    def _left(self, held: HeldLock) -> set[ComponentType]:
+        """What is still held of a receipt."""
+        return {kind for kind in self._sheet.components if held.holds(kind)}
 
     def _release_state(self, node: NodeId, place: int, params: DecLockRefParams) -> None:
         """No op releases the state alone, so the rest is locked anew before all is released."""
@@ -98,20 +106,32 @@ class Locks:
 
     def host_unlock(self, call: Call) -> None:
         """`dec_host_lock_ref`."""
-        place = self._place(self._host_locks, call)
+        place = self._place(self._host_locks, call, lambda held: 0)
         if place is not None:
             self._sheet.write(ops.Unlock(place, host=True))
             self._drop(self._host_locks, place)
 
     def release_window(self, call: Call) -> None:
         """`dec_swa_lock_only`, and `dec_window_lock_only` of one window."""
+        if SWA not in self._sheet.components:
+            return
         component = call.arguments.get("component_type")
-        place = self._place(self._locks, call)
-        if place is None or SWA not in self._sheet.components:
+        released = SWA if component is None else component
+
+        def has_window(held: HeldLock) -> bool:
+            is_marked = held.receipt.component_lock_uuids.get(released) is not None
+            return is_marked and held.holds(released)
+
+        def strangeness(held: HeldLock) -> int:
+            skipped = held.receipt.skipped_lock_components
+            is_other = set(skipped) != set(call.arguments["params"].skipped_lock_components)
+            return is_other + 2 * (not has_window(held))
+
+        place = self._place(self._locks, call, strangeness)
+        if place is None:
             return
         held = self._locks[place]
-        released = SWA if component is None else component
-        if not held.holds(released) or held.receipt.component_lock_uuids.get(released) is None:
+        if not has_window(held):
             self._sheet.leave_out(f"{call.method} of a receipt without a window")
             return
         window = None if component is None else NAMES[component]
@@ -121,8 +141,13 @@ class Locks:
             else:
                 held.released_windows.add(component)
 
-    def _place(self, locks: list[HeldLock], call: Call) -> int | None:
-        """Where the receipt of a release is held; None, and counted, if it was not told."""
+    def _place(
+        self, locks: list[HeldLock], call: Call, strangeness: Callable[[HeldLock], int]
+    ) -> int | None:
+        """Where a receipt is held: among equal ones, the least strange for this call.
+
+        None, and counted, if it was not told.
+        """
         node, params = call.arguments["node_id"], call.arguments["params"]
         found = [
             place
@@ -134,14 +159,7 @@ class Locks:
         if not found:
             self._sheet.leave_out(f"{call.method} of a receipt that was not told")
             return None
-        skipped = set(params.skipped_lock_components)
-        alike = (
-            place
-            for place in found
-            if set(locks[place].receipt.skipped_lock_components) == skipped
-            and locks[place].is_swa_released == call.arguments.get("skip_swa", False)
-        )
-        return next(alike, found[0])
+        return min(found, key=lambda place: strangeness(locks[place]))
 
     def _drop(self, locks: list[HeldLock], place: int) -> None:
         self._sheet.labels.release(locks.pop(place).node)

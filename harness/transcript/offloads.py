@@ -37,6 +37,11 @@ class Offloads:
         self._pending = deque[NodeId]()
         self._landed: NodeId | None = None
 
+    @property
+    def is_starting(self) -> bool:
+        """Whether the cache may be about to start one."""
+        return self._attempt is not None
+
     def forget(self) -> None:
         """The tree was emptied: nothing is in flight."""
         self._attempt = self._landed = None

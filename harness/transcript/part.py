@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ..config import Config
-from ..ops import AnyOp
+from ..ops import AnyOp, Reset
 from ..trace import FORMAT_VERSION, Header
 from .call import Call
 from .flags import Flags
@@ -24,16 +24,24 @@ _ENCODER = msgspec.json.Encoder()
 class Part:
     """Calls from one moment on, as lines of a trace whose tree is empty at that moment.
 
-    `missed` calls came before it on the same tree; `flags` are the settings that they left.
+    `missed` calls came before it on the same tree; `flags` are the settings that they left. With
+    `is_reset` the tree is empty because it was emptied, which then is the first thing told.
     """
 
     def __init__(
-        self, config: Config, naming: NamingKind, missed: int = 0, flags: Flags | None = None
+        self,
+        config: Config,
+        naming: NamingKind,
+        *,
+        missed: int = 0,
+        flags: Flags | None = None,
+        is_reset: bool = False,
     ) -> None:
         self._config = config
         self._make_naming = naming
         self._naming = naming()
         self._missed = missed
+        self._is_reset = is_reset
         self._transcript = Transcript(config, self._naming, flags)
 
     @property
@@ -51,14 +59,21 @@ class Part:
         """How many calls could not be told so far: the note changes with it."""
         return self._transcript.untold.total()
 
-    def after(self, *, is_empty: bool = False) -> Part:
-        """The part that goes on from here; with `is_empty` on a tree that was just emptied."""
-        missed = 0 if is_empty else self._missed + self._transcript.calls
-        return Part(self._config, self._make_naming, missed, self._transcript.flags)
+    def after(self) -> Part:
+        """The part that goes on from here, on a tree that it does not know."""
+        missed, flags = self._missed + self._transcript.calls, self._transcript.flags
+        return Part(self._config, self._make_naming, missed=missed, flags=flags)
+
+    def after_reset(self) -> Part:
+        """The part that goes on after a reset, which left nothing to know."""
+        is_reset = self._is_reset or self._transcript.has_begun
+        flags = self._transcript.flags
+        return Part(self._config, self._make_naming, flags=flags, is_reset=is_reset)
 
     def opening(self) -> list[bytes]:
-        """Lines that come first: the settings of its start."""
-        return _lines(self._transcript.flags.opening())
+        """Lines that come first: the settings of its start, and the reset before it."""
+        resets: list[AnyOp] = [Reset()] if self._is_reset else []
+        return _lines([*self._transcript.flags.opening(), *resets])
 
     def tell(self, call: Call) -> list[bytes]:
         """The lines of one call."""

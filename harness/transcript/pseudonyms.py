@@ -33,7 +33,7 @@ class Naming(Protocol):
         """Whether it has taken all the memory it may: its owner should start anew."""
 
     def key(self, key: RadixKey) -> tuple[list[int], list[Run]]:
-        """The capped tokens of a key, as `tokens` and `runs` of an op."""
+        """The tokens of a key, its limit aside, as `tokens` and `runs` of an op."""
 
     def namespace(self, key: RadixKey) -> Namespace:
         """Where a key lives."""
@@ -48,8 +48,8 @@ class PlainNames:
     is_full = False
 
     def key(self, key: RadixKey) -> tuple[list[int], list[Run]]:
-        """The capped tokens of a key, and no runs."""
-        return key.raw_token_ids().tolist(), []
+        """The tokens of a key, and no runs."""
+        return key.token_ids.tolist(), []
 
     def namespace(self, key: RadixKey) -> Namespace:
         """Where a key lives."""
@@ -105,13 +105,13 @@ class Pseudonyms:
         return self._stored > self._bytes_max
 
     def key(self, key: RadixKey) -> tuple[list[int], list[Run]]:
-        """The pseudonyms of a key's capped tokens: no tokens, a few runs."""
+        """The pseudonyms of a key's tokens: no tokens, a few runs."""
         space = (key.extra_key, key.cache_salt)
         root = self._tries.get(space)
         if root is None:
             root = self._tries[space] = _Node(array("q"), 0)
             self._stored += _ENTRY_BYTES
-        return [], self._runs(root, key.raw_token_ids())
+        return [], self._runs(root, key.token_ids)
 
     def namespace(self, key: RadixKey) -> Namespace:
         """Pseudonyms of where a key lives; what is None or empty stays so (KEY-3)."""

@@ -71,7 +71,8 @@ ABOUT_NODE: dict[str, ops.Question] = {
 class Transcript:
     """The calls of one cache since its tree was empty, told one by one.
 
-    `flags` are the settings at that time; `calls` counts what was told of.
+    `flags` are the settings at that time; `calls` counts what was told of; `has_begun` says whether
+    anything but settings was.
     """
 
     def __init__(self, config: Config, naming: Naming, flags: Flags | None = None) -> None:
@@ -83,13 +84,13 @@ class Transcript:
         self._offloads = Offloads(self._sheet)
         self._walks = Walks(self._sheet)
         self._rebuilds: set[NodeId] = set()
-        self._has_begun = False
+        self.has_begun = False
         self._is_cleared = True
 
     @property
     def is_between(self) -> bool:
-        """Whether no insert is in flight, so that another transcript could take over here."""
-        return not self._inserts.is_open
+        """Whether nothing is half done, so that another transcript could take over here."""
+        return not (self._inserts.is_open or self._walks.is_open or self._offloads.is_starting)
 
     @property
     def untold(self) -> Counter[str]:
@@ -119,7 +120,7 @@ class Transcript:
 
     def reset(self, call: Call) -> None:
         """`reset`; one of a tree that is still empty needs no op."""
-        if self._has_begun:
+        if self.has_begun:
             self._write(ops.Reset())
         for part in (self._inserts, self._locks, self._offloads, self._walks, self._sheet.labels):
             part.forget()
@@ -166,9 +167,9 @@ class Transcript:
             return
         naming = self._sheet.naming
         tokens, runs = naming.key(key)
-        answer = self._sheet.labels.answer(node)
-        space = naming.namespace(key)
-        self._write(ops.CoreMatch(tokens, space, device_only=is_read, runs=runs, answer=answer))
+        op = ops.CoreMatch(tokens, naming.namespace(key), key.limit, is_read, runs)
+        op.answer = self._sheet.labels.answer(node)
+        self._write(op)
 
     # --- Locks and evictions ----------------------------------------------------------------
 
@@ -227,7 +228,7 @@ class Transcript:
     def _spelled_out(self, key: RadixKey) -> tuple[list[int], ops.Namespace]:
         """The tokens of a key, for an op that has no runs."""
         naming = self._sheet.naming
-        tokens, runs = naming.key(key)
+        tokens, runs = naming.key(key[:] if key.limit is not None else key)
         spelled = [token for first, count in runs for token in range(first, first + count)]
         return tokens + spelled, naming.namespace(key)
 
@@ -295,7 +296,7 @@ class Transcript:
             self._write(ops.Ask(about, told, number, flag))
 
     def _write(self, op: ops.AnyOp) -> None:
-        self._has_begun = True
+        self.has_begun = True
         self._sheet.write(op)
 
 

@@ -24,6 +24,11 @@ class Walks:
         self._walks: dict[ComponentType, Walk] = {}
         self._undropped: NodeId | None = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether any walk is."""
+        return bool(self._walks)
+
     def forget(self) -> None:
         """The tree was emptied: no walk is open."""
         self._walks.clear()
@@ -45,7 +50,7 @@ class Walks:
         if walk is None:
             self._sheet.leave_out("evict_device_next_node of a walk that was not told")
             return
-        done = tracker[component]
+        done = tracker.get(component, 0)
         op = ops.WalkNext(NAMES[component], None if done == walk.total else done)
         if self._sheet.write(op):
             walk.offered = call.result.node_id
