@@ -33,6 +33,7 @@ class Case:
 
     `auxiliary` are the tree's components beside Full attention, `windows` those with a window.
     What is drawn for them is drawn only where they are, so that Full trees keep their cases.
+    `recorded`: ops are spelled as in a recording (see `recorded`).
     """
 
     __slots__ = (
@@ -44,6 +45,7 @@ class Case:
         "locks",
         "ops",
         "page",
+        "recorded",
         "rotating",
         "running",
         "windows",
@@ -55,15 +57,20 @@ class Case:
     with_priorities: bool
     with_sessions: bool
 
-    def __init__(self, chance: Chance, config: Config, keys: Keys, hostile: bool) -> None:
-        """An empty trace of this configuration, its features drawn by chance."""
-        self._begin(chance, config, keys, hostile)
+    def __init__(
+        self, chance: Chance, config: Config, keys: Keys, hostile: bool, recorded: bool = False
+    ) -> None:
+        """An empty trace of this configuration, its other features drawn by chance."""
+        self._begin(chance, config, keys, hostile, recorded)
         self.rotating = chance.flip(0.2)
         self.with_priorities = config.policy.lower() == "priority" or chance.flip(0.2)
         self.with_sessions = config.events and chance.flip(0.5)
 
-    def _begin(self, chance: Chance, config: Config, keys: Keys, hostile: bool) -> None:
+    def _begin(
+        self, chance: Chance, config: Config, keys: Keys, hostile: bool, recorded: bool
+    ) -> None:
         self.chance = chance
+        self.recorded = recorded
         self.config = config
         self.keys = keys
         self.hostile = hostile

@@ -23,6 +23,7 @@ from .configs import draw_config
 from .core_steps import skips_of
 from .keys import COLLIDING, NEGATIVE, TOKENS, Keys
 from .profiles import Profile
+from .recorded import tell_as_recorded
 from .swarm import Step, draw_steps
 
 T = TypeVar("T")
@@ -94,12 +95,14 @@ class KeySpace(NamedTuple):
     with_priorities: bool
     with_sessions: bool
     rotating: bool
+    recorded: bool
 
 
 @st.composite
 def key_spaces(draw: st.DrawFn, config: Config, negative: bool = False) -> KeySpace:
     """Spaces of colliding keys: few tokens, and bases that repeat a short motif."""
     chance = DrawnChance(draw)
+    is_recorded = chance.flip(0.3)
     tokens = chance.pick(NEGATIVE) if negative else chance.weighted(TOKENS)
     most = min(config.row_length * 2 // 3, config.capacity * 3 // 4, LONGEST)
     shift = 1 if config.is_bigram else 0
@@ -114,6 +117,7 @@ def key_spaces(draw: st.DrawFn, config: Config, negative: bool = False) -> KeySp
         with_priorities=config.policy.lower() == "priority" or chance.flip(0.2),
         with_sessions=config.events and chance.flip(0.5),
         rotating=chance.flip(0.2),
+        recorded=is_recorded,
     )
 
 
@@ -317,7 +321,8 @@ class DrawnCase(Case):
         """An empty trace; its features are those of the operands' key space."""
         space = operands.space
         keys = DrawnKeys(draw, operands)
-        self._begin(DrawnChance(draw), operands.config, keys, operands.hostile)
+        chance = DrawnChance(draw)
+        self._begin(chance, operands.config, keys, operands.hostile, space.recorded)
         self.rotating = space.rotating
         self.with_priorities = space.with_priorities
         self.with_sessions = space.with_sessions
@@ -327,6 +332,7 @@ class DrawnCase(Case):
 def _steps_made(draw: st.DrawFn, operands: Operands, step: Step) -> list[ops.AnyOp]:
     case = DrawnCase(draw, operands)
     step(case)
+    tell_as_recorded(case, 0)
     return case.ops
 
 
@@ -354,5 +360,7 @@ def cases(
     case = DrawnCase(draw, operands)
     wheel = draw_steps(case.chance, profile, operands.config, is_hostile)
     for _ in range(draw(st.integers(1, STEPS_MAX))):
+        before = len(case.ops)
         wheel.spin(case.chance)(case)
+        tell_as_recorded(case, before)
     return operands.config, case.ops

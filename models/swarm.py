@@ -26,6 +26,7 @@ from .hostile_auxiliary_steps import (
 from .hostile_steps import HOSTILE_STEPS
 from .keys import Keys
 from .profiles import Profile
+from .recorded import tell_as_recorded
 
 Step = Callable[[Case], None]
 Table = dict[str, tuple[float, Step]]
@@ -114,6 +115,9 @@ FILLERS = ("arrive", "turn", "insert")
 _KEPT_SHARES = (0.25, 0.5, 0.8, 0.95)
 """Shares of all kinds of steps that a case keeps, one drawn per case."""
 
+RECORDED_SHARE = 0.2
+"""The share of cases whose ops are spelled as in a recording."""
+
 HOSTILE_EVERY = 3
 """One case of a campaign in so many breaks the protocol."""
 
@@ -138,14 +142,23 @@ def generate_case(
     negative = hostile and chance.flip(0.12)
     config = draw_config(chance, profile, hashable=not negative)
     keys = Keys(chance, config.page_size, config.is_bigram, _longest(chance, config), negative)
-    case = Case(chance, config, keys, hostile)
+    case = Case(chance, config, keys, hostile, _is_recorded(seed, profile, hostile))
     wheel = draw_steps(chance, profile, config, hostile)
     count = _draw_length(chance) if length is None else length
     out = case.ops
     while len(out) < count:
+        before = len(out)
         wheel.spin(chance)(case)
+        tell_as_recorded(case, before)
     del out[count:]
     return config, out
+
+
+def _is_recorded(seed: int, profile: Profile, hostile: bool) -> bool:
+    """Whether the ops of a case are spelled as in a recording; other cases stay what they were."""
+    if "core" not in profile.levels:
+        return False
+    return Chance("recorded", seed, profile.name, hostile).flip(RECORDED_SHARE)
 
 
 def _draw_length(chance: Chance) -> int:

@@ -272,6 +272,6 @@ def made_by(step: Step) -> Strategy[list[ops.AnyOp]]:
 
 
 NODES: Strategy[Handle | ops.NodeRef] = HANDLES | st.sampled_from(
-    ("root", "request:0", "request:1")
+    ("root", "request:0", "request:1", "answer:0", "answer:1")
 )
 """Mostly a handle that an earlier rule was told."""

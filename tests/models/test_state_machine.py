@@ -52,6 +52,11 @@ def test_our_cores_agree_under_the_profile_of_ci(tmp_path: Path) -> None:
     assert len(heard) >= 100
     kinds = Counter(ops.kind_of(op) for _, trace in heard for op in trace)
     assert len(kinds) > 25
+    keyed = [op for _, trace in heard for op in trace if isinstance(op, ops.CoreInsert)]
+    assert any(op.runs for op in keyed)
+    assert any(op.answer is not None for op in keyed)
+    locks = [op for _, trace in heard for op in trace if isinstance(op, ops.Lock)]
+    assert any(op.node.startswith("answer:") for op in locks)
     assert list(tmp_path.iterdir()) == []
 
 

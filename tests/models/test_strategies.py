@@ -79,7 +79,7 @@ def test_peaceful_cases_break_no_protocol(name: str) -> None:
     for case in engine(name, False, 25):
         assert not any(map(ops.is_hostile, case.ops))
         validate(new_trace(case.config, case.ops))
-    assert any(ops.is_hostile(op) for case in engine(name, True, 25) for op in case.ops)
+    assert any(ops.is_hostile(op) for case in engine(name, True, 50) for op in case.ops)
 
 
 def test_cases_keep_to_the_levels_and_weights_of_a_profile() -> None:
