@@ -237,3 +237,31 @@ def test_what_an_insert_reads_changes_nothing_that_ops_do(seed: int, profile: st
         seen = [observation.decode(data) for data in side.run(steps).observations]
         changed.append([(one.outcome, one.pool, one.sizes, one.findings) for one in seen])
     assert changed[0] == changed[1]
+
+
+def misplace(core: Any) -> None:
+    """New slots stand in the tree in reversed order."""
+    begin = core.begin_insert
+
+    def begin_insert(params: Any) -> Any:
+        params.value = params.value.flip(0)
+        return begin(params)
+
+    core.begin_insert = begin_insert
+
+
+def lose(core: Any) -> None:
+    """The path of a node comes without its last slot."""
+    collect = core.collect_full_device_indices
+    core.collect_full_device_indices = lambda end, root: collect(end, root)[:-1]
+
+
+@pytest.mark.parametrize("fault", [misplace, lose])
+def test_in_a_large_pool_an_insert_shows_what_became_of_its_slots(fault: mutants.Mutation) -> None:
+    seen = []
+    for side in (mutants.side(), mutants.side(fault)):
+        assert side.open(Config(), Settings(watch_free_list=False, model=False)) is None
+        seen.append(observation.decode(side.run([CoreInsert([1, 2, 3, 4])]).observations[0]))
+    sound, faulty = seen
+    assert sound.calls[:-1] == faulty.calls[:-1]
+    assert sound.calls[-1] != faulty.calls[-1]
