@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from array import array
+from collections import Counter
 from typing import Any, cast
 
 import msgspec
@@ -16,7 +17,9 @@ from treedrift.harness.config import Config
 from treedrift.harness.ops import AnyOp
 from treedrift.harness.recorder import BUFFERS, SETTINGS, recorded_methods
 from treedrift.harness.side import LocalSide, Settings
-from treedrift.harness.transcript import Call
+from treedrift.harness.trace import Trace, dump_trace, new_trace, parse_trace
+from treedrift.harness.transcript import Call, Pseudonyms, Room, Transcript, config_of
+from treedrift.harness.transcript.part import NamingKind
 
 SETTINGS_OF_SIDES = Settings(model=False, watch_free_list=False, tree_every=2**62)
 
@@ -134,7 +137,7 @@ class TappedSide(LocalSide):
 
 
 def run_tapped(config: Config, ops: list[AnyOp], core_name: str = "python") -> TappedSide | None:
-    """A tapped side after a run of ops; None if the core refuses the configuration."""
+    """A tapped side after a run of ops that finds nothing; None if the core refuses to be built."""
     side = TappedSide(core_name)
     if side.open(config, SETTINGS_OF_SIDES) is not None:
         return None
@@ -216,3 +219,26 @@ class Comparable:
                 return [self._plain(one) for one in item]
             case _:
                 return item
+
+
+# --- Transcripts ------------------------------------------------------------------------------
+
+
+def room_of(config: Config) -> Room:
+    """The room of a server whose pools are those of a configuration."""
+    window = None if config.window_ring else config.window_capacity or config.capacity
+    return Room(
+        slots=config.capacity,
+        row_length=config.row_length,
+        window_slots=window,
+        states=config.states,
+    )
+
+
+def transcribed(side: TappedSide, naming: NamingKind = Pseudonyms) -> tuple[Trace, Counter[str]]:
+    """What a tapped side did, as a trace that was written and read; and what can't be told."""
+    config = config_of(side.params, room_of(side.config))
+    transcript = Transcript(config, naming())
+    told = [op for call in side.tap.heard for op in transcript.tell(call)]
+    trace = new_trace(config, told + transcript.finish())
+    return parse_trace(dump_trace(trace), "the transcript"), transcript.untold
