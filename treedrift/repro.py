@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,6 +31,9 @@ WIDTH = 88
 
 TOKENS_A_LINE = 16
 
+LONG_OPS = 100
+"""A test of more ops is written too, but nobody will read it."""
+
 
 def repro(
     path: Annotated[Path, typer.Argument(help="A trace.")],
@@ -49,6 +53,8 @@ def repro(
     _write(target, repro_text(trace, chosen, path.name, explanation))
     today = "agree on it today" if explanation is None else "differ, so it fails"
     out.print(f"{target}: {plural(len(trace.ops), 'op')}; {' and '.join(chosen)} {today}")
+    if len(trace.ops) > LONG_OPS and explanation is not None:
+        out.print(f"it is long; a short one takes: treedrift shrink {path}", highlight=False)
     out.print(f"run it with: pytest {target}", highlight=False)
 
 
@@ -142,15 +148,25 @@ def _op_in_lines(op: Any) -> str:
     """An op with a field a line, and long lists in lines of some tokens each."""
     lines = [f"    ops.{type(op).__name__}("]
     for name, value in _changed(op).items():
-        if isinstance(value, list) and len(value) > TOKENS_A_LINE:
-            lines.append(f"        {name}=[")
-            for start in range(0, len(value), TOKENS_A_LINE):
-                part = ", ".join(map(_literal, value[start : start + TOKENS_A_LINE]))
-                lines.append(f"            {part},")
-            lines.append("        ],")
+        line = f"        {name}={_literal(value)},"
+        is_long = isinstance(value, list) and (len(value) > TOKENS_A_LINE or len(line) > WIDTH)
+        if is_long:
+            lines += [f"        {name}=[", *_items_in_lines(value), "        ],"]
         else:
-            lines.append(f"        {name}={_literal(value)},")
+            lines.append(line)
     return "\n".join([*lines, "    ),"])
+
+
+def _items_in_lines(items: list[Any]) -> Iterator[str]:
+    """Items of a list, as many a line as fit, in the way tokens are read best."""
+    line, count = "", 0
+    for item in map(_literal, items):
+        if count == TOKENS_A_LINE or (count and len(line) + len(item) + 2 > WIDTH):
+            yield line
+            line, count = "", 0
+        line += f" {item}," if count else f"            {item},"
+        count += 1
+    yield line
 
 
 def _changed(record: Any) -> dict[str, Any]:

@@ -14,7 +14,16 @@ import treedrift
 from tests.treedrift.conftest import Command
 from treedrift.backends.registry import UnknownBackendError
 from treedrift.harness.config import Config
-from treedrift.harness.ops import AnyOp, Arrive, CoreInsert, Evict, Namespace, Touch
+from treedrift.harness.ops import (
+    AnyOp,
+    Arrive,
+    CoreInsert,
+    CoreMatch,
+    Evict,
+    Lock,
+    Namespace,
+    Touch,
+)
 from treedrift.harness.trace import Trace, TraceError, new_trace, write_trace
 from treedrift.models.profiles import profile_named
 from treedrift.models.swarm import generate_case
@@ -94,6 +103,16 @@ def test_the_written_test_fails_by_itself_while_the_cores_differ(
     assert "sglang-rust@9.9: " in run.stdout
 
 
+def test_a_test_of_a_long_failure_is_written_and_said_to_be_long(
+    command: Command, place: Path
+) -> None:
+    save(place / "long.jsonl", [*[CoreMatch([5])] * 120, *LEAK], pair=("python", "leaky"))
+    ended = command("repro", "long.jsonl")
+    assert "it is long; a short one takes: treedrift shrink long.jsonl" in ended.out
+    agreed = command("repro", "long.jsonl", "--pair", "python,twin", "--force")
+    assert "it is long" not in agreed.out
+
+
 def test_an_agreeing_trace_makes_a_test_that_passes(command: Command, place: Path) -> None:
     save(place / "good.jsonl", LEAK)
     ended = command("repro", "good.jsonl", "--pair", "python,twin")
@@ -147,6 +166,9 @@ def traces() -> list[Trace]:
     )
     made.append(new_trace(config, list(odd), note="long words: " + "x" * 120))
     made.append(new_trace(Config(), [CoreInsert(list(range(500))), Evict(1)]))
+    long = [(10**9 * number, 200 + number) for number in range(20)]
+    steps = [CoreInsert([], runs=long, answer=3), CoreMatch([7], runs=long[:9]), Lock("answer:3")]
+    made.append(new_trace(Config(), steps))
     made.append(new_trace(Config(), []))
     return made
 
@@ -170,6 +192,13 @@ def test_a_written_test_is_as_ruff_formats_it(tmp_path: Path) -> None:
             [sys.executable, "-m", "ruff", *arguments], capture_output=True, text=True, check=False
         )
         assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_no_line_of_a_written_test_is_longer_than_formatters_allow() -> None:
+    runs = [(2**62 + number, 2**23) for number in range(30)]
+    trace = new_trace(Config(), [CoreMatch([], runs=runs[:4]), CoreInsert([], runs=runs)])
+    text = repro_text(trace, ("python", "rust"), "x.jsonl", None)
+    assert max(map(len, text.splitlines())) <= 88
 
 
 def test_a_written_test_imports_treedrift_and_pytest_at_most() -> None:
