@@ -14,6 +14,8 @@ from treedrift.harness.config import Config
 from treedrift.harness.exit_codes import ExitCode
 from treedrift.harness.ledger import Ledger
 from treedrift.harness.trace import Known
+from treedrift.inside.plugin import FACTORIES
+from treedrift.inside.variables import VARIABLES
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
@@ -116,6 +118,16 @@ def test_the_page_on_the_corpus_lists_every_verdict_and_field_of_the_ledger() ->
     assert tuple(verdicts) == typing.get_args(corpus.Kind)
     fields = {row[0].strip("`") for row in table(page, "The ledger")}
     assert fields == {"rule", "note", *(f"known.{name}" for name in Known.__struct_fields__)}
+
+
+def test_the_page_on_sglang_lists_every_backend_and_variable() -> None:
+    page = read("docs/inside-sglang.md")
+    backends = [name for row in table(page, "Inside SGLang") for name in row[0].split(", ")]
+    assert backends == [f"`{name}`" for name in FACTORIES]
+    assert table(page, "Variables") == [
+        [f"`{each.name}`", f"`{each.default}`" if each.default else "none", each.meaning]
+        for each in VARIABLES
+    ]
 
 
 def test_the_changelog_keeps_its_form() -> None:

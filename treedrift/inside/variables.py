@@ -159,19 +159,20 @@ TRACE_DIR = Variable(
 TRACE_FILES = Variable(
     "TREEDRIFT_TRACE_FILES",
     "8",
-    "how many traces are kept; the recorder drops its oldest, the shadow saves no more",
+    "how many traces a recorder keeps of each cache, dropping its oldest; at how many in the folder"
+    " a shadow saves no more",
     _count(1, FILES_MAX),
 )
 TRACE_MIB = Variable(
     "TREEDRIFT_TRACE_MIB",
     "64",
-    "the size of one recorded file, and of the history that a shadow keeps in memory",
+    "the size of one recorded file, and of the run that a shadow keeps in memory to save it",
     _count(1, MIB_MAX),
 )
 TRACE_TOKENS = Variable(
     "TREEDRIFT_TRACE_TOKENS",
     "pseudonyms",
-    "`pseudonyms` replaces every token, `plain` writes the server's own",
+    "`pseudonyms` replaces tokens and names of users, `plain` writes the server's own",
     _one_of("pseudonyms", "plain"),
 )
 
