@@ -112,7 +112,7 @@ class Inserts:
             sheet.leave_out(f"begin_insert {problem}")
             return None
         tokens, runs = sheet.naming.key(params.key)
-        op = ops.CoreInsert(
+        return ops.CoreInsert(
             tokens,
             sheet.naming.namespace(params.key),
             params.key.limit,
@@ -127,10 +127,6 @@ class Inserts:
             branch=params.swa_branching_seqlen if sheet.config.has_windows else None,
             runs=runs,
         )
-        if ops.is_hostile(op):
-            sheet.leave_out("begin_insert out of protocol")
-            return None
-        return op
 
     def _problem(self, params: InsertParams) -> str | None:
         """Why an insert can't be told."""

@@ -103,7 +103,8 @@ def test_keys_of_pairs_are_told_whole(seed: int) -> None:
 
 @pytest.mark.parametrize("profile", CALLS)
 def test_direct_calls_are_told_as_far_as_answers_name_their_nodes(profile: str) -> None:
-    assert any([expect_the_same(tapped(seed, profile), Pseudonyms) for seed in range(SEEDS)])
+    told = [expect_the_same(tapped(seed, profile), Pseudonyms) for seed in range(SEEDS)]
+    assert any(told)
 
 
 @pytest.mark.parametrize("profile", [*REQUESTS, "full-linker", "hybrid"])
