@@ -160,7 +160,9 @@ class Reporter:
         """Write a trace to a new file; None if the folder is full."""
         folder.mkdir(parents=True, exist_ok=True)
         with _locked(folder):  # The processes of one server part at the same moment.
-            if len(list(folder.glob(f"{PREFIX}*.jsonl"))) >= self._files:
+            # What somebody shrank there is no trace of ours.
+            saved = [path for path in folder.glob(f"{PREFIX}*.jsonl") if ".min." not in path.name]
+            if len(saved) >= self._files:
                 return None
             path = next(path for path in self._names(folder) if not path.exists())
             write_trace(path, trace)

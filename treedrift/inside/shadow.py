@@ -19,7 +19,14 @@ from typing import Any, NoReturn, Protocol
 import msgspec
 import torch
 
-from ..backends.contract import ComponentType, CorePoisonedError, NodeId, RadixKey, TreeCore
+from ..backends.contract import (
+    ComponentType,
+    CorePoisonedError,
+    NodeId,
+    RadixKey,
+    TreeCore,
+    UnsupportedError,
+)
 from ..harness.canonical import (
     ATOMS,
     HANDLE_FIELDS,
@@ -100,7 +107,8 @@ class Shadow:
 
     `components` are those of the tree, `pair` names both cores as the header of a trace does.
     Sizes are compared after every `sizes_every`-th call. At the first hard difference it reports
-    and raises `ShadowDivergenceError`; what else it raises is a fault of its own.
+    and raises `ShadowDivergenceError`; what else it raises is a fault of its own, and so is a
+    second core that lacks what the first has.
     """
 
     def __init__(
@@ -171,6 +179,9 @@ class Shadow:
         # For the numbers: the arguments themselves are translations of each other.
         arguments_of(self._second_names, theirs)
         _make(self._second, theirs)
+        if isinstance(theirs.error, UnsupportedError) and call.error is None:
+            # It lacks what the first has, so there is nothing to compare from here on.
+            raise UnsupportedError(f"{call.method}: {theirs.error}")
         left = [call.method, asked, *ending_of(self._names, call, self._ordered)]
         right = [call.method, asked, *ending_of(self._second_names, theirs, self._ordered)]
         return compare_calls([left], [right])

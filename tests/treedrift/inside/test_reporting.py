@@ -69,10 +69,11 @@ def test_a_saved_trace_is_the_trace_and_its_name_says_whose(tmp_path: Path) -> N
 
 def test_a_folder_gets_no_more_traces_than_it_may_hold(tmp_path: Path) -> None:
     (tmp_path / "shadow-of-yesterday.jsonl").write_text("")
+    (tmp_path / "shadow-of-yesterday.min.jsonl").write_text("")
     (tmp_path / "notes.txt").write_text("")
     assert [len(tell(tmp_path, files=3).status.traces) for _ in range(4)] == [1, 1, 0, 0]
     assert f"No trace is saved: {tmp_path} holds 3 already" in tell(tmp_path, files=3).status.last
-    assert len(list(tmp_path.glob("shadow-*.jsonl"))) == 3
+    assert len(list(tmp_path.glob("shadow-2*.jsonl"))) == 2
 
 
 def test_a_folder_that_can_not_be_written_to_is_a_sentence_in_the_log(tmp_path: Path) -> None:

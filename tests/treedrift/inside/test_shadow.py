@@ -375,6 +375,17 @@ def test_a_second_core_that_can_not_be_built_is_told(error: BaseException) -> No
         Shadowing(refuse, strict=True)(CacheInitParams())
 
 
+def test_a_second_core_that_lacks_what_the_first_has_is_a_fault() -> None:
+    lacking = second(reset=UnsupportedError("no such tier"))
+    core: Any = Shadowing(lacking)(CacheInitParams())
+    core.reset()
+    assert type(core) is PythonTreeCore
+    assert (core.treedrift_status.faults, core.treedrift_status.divergences) == (1, 0)
+    assert "UnsupportedError: reset: no such tier" in core.treedrift_status.last
+    with pytest.raises(UnsupportedError):
+        Shadowing(lacking, strict=True)(CacheInitParams()).reset()
+
+
 def test_a_first_core_that_can_not_be_watched_is_told() -> None:
     core: Any = Shadowing(RustTreeCore, second(total_size=(0, 0)))(CacheInitParams())
     assert core.total_size() == (0, 0)
