@@ -21,13 +21,18 @@ FEW_TOKENS = 3
 """A small alphabet lets prompts agree by chance, and part in the middle of a page."""
 
 
-def live(setting: Setting, seed: int, requests: int, keep: bool = False) -> Scheduler:
-    """Serve a random life to its end; what happened is in the scheduler's ledger and figures."""
+def live(
+    setting: Setting, seed: int, requests: int, first_token: int = 0, keep: bool = False
+) -> Scheduler:
+    """Serve a random life to its end; what happened is in the scheduler's ledger and figures.
+
+    All tokens are at or above `first_token`.
+    """
     random = Random(seed)
     scheduler = Scheduler(setting, keep)
     asks: list[Ask] = []
     for number in range(requests):
-        asks.append(_ask(random, setting, asks, number))
+        asks.append(_ask(random, setting, asks, number, first_token))
         scheduler.submit(asks[-1])
         for _ in range(random.choice((0, 0, 1, 2, 5, 9))):
             scheduler.step()
@@ -37,12 +42,15 @@ def live(setting: Setting, seed: int, requests: int, keep: bool = False) -> Sche
     return scheduler
 
 
-def _ask(random: Random, setting: Setting, earlier: list[Ask], number: int) -> Ask:
+def _ask(
+    random: Random, setting: Setting, earlier: list[Ask], number: int, first_token: int
+) -> Ask:
     """A new prompt, or one that goes on where an earlier request was, or near there."""
     ask = Ask(
         name=f"r{number}",
         prompt=array("q"),
         output=random.choice((1, 2, 5, 12, 24)),
+        first_output=first_token,
         extra_key=random.choice(NAMESPACES),
         lora_id=random.choice(ADAPTERS),
         cache_salt=random.choice(SALTS),
@@ -51,7 +59,8 @@ def _ask(random: Random, setting: Setting, earlier: list[Ask], number: int) -> A
     if earlier and random.random() < 0.8:
         number = random.randrange(max(0, len(earlier) - 12), len(earlier))
         before = earlier[number]
-        said = before.prompt + invent(number, 0, before.output)
+        answer = (first_token + token for token in invent(number, 0, before.output))
+        said = before.prompt + array("q", answer)
         # Mostly the whole conversation; sometimes it parts from it earlier.
         cut = len(said) if random.random() < 0.5 else random.randrange(len(said))
         ask.prompt = said[:cut]
@@ -60,7 +69,7 @@ def _ask(random: Random, setting: Setting, earlier: list[Ask], number: int) -> A
     length_max = setting.row_length - ask.output - 1
     new = random.choice((1, 3, 8, 20, 40))
     del ask.prompt[max(0, length_max - new) :]
-    ask.prompt.extend(random.randrange(FEW_TOKENS) for _ in range(new))
+    ask.prompt.extend(first_token + random.randrange(FEW_TOKENS) for _ in range(new))
     return ask
 
 

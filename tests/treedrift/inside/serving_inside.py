@@ -27,6 +27,8 @@ TREES = (("full",), ("full", "swa"), ("full", "mamba"), ("full", "swa", "mamba")
 POLICIES = ("lru", "lfu", "fifo", "mru", "filo", "priority", "slru")
 REQUESTS = 30
 SEEDS = 2
+FIRST_TOKEN = 7 * 10**14
+"""Where tokens start that must not be found in a record."""
 FAULT_SEED, FAULT_REQUESTS = 1, 40
 
 CORES = ("sglang-python", "sglang-rust", "treedrift-python", "treedrift-rust")
@@ -76,10 +78,13 @@ def small(page_size: int = 1, **more: Any) -> Setting:
     return Setting(page_size=page_size, row_length=240, events=True, **sizes, **more)
 
 
-def served(core: str, setting: Setting, seed: int, requests: int = REQUESTS) -> dict[str, Any]:
+def served(
+    core: str, setting: Setting, seed: int, requests: int = REQUESTS, first_token: int = 0
+) -> dict[str, Any]:
     """One life on one core: what the server saw, and what the shadow says, if there is one."""
     with entered(core) as backend:
-        scheduler = live(msgspec.structs.replace(setting, core=backend), seed, requests)
+        given = msgspec.structs.replace(setting, core=backend)
+        scheduler = live(given, seed, requests, first_token)
         # Evicts what is left, with the shadow still watching.
         report = report_of(scheduler, 0.0)
         status = getattr(scheduler.cache.tree_core, "treedrift_status", None)
@@ -123,6 +128,20 @@ def faults() -> Any:
             for core in ("sglang-python", f"shadow:sglang-python,drill:{drill}")
         ]
         found[drill] = {"life": drill, "runs": runs}
+    return found
+
+
+def recorded() -> Any:
+    """Lives that are recorded, their tokens in a range of their own, and the same without."""
+    found = []
+    for number, (core, components) in enumerate(zip(CORES, TREES, strict=True)):
+        os.environ["TREEDRIFT_TRACE_DIR"] = str(Path.cwd() / "records" / str(number))
+        setting = small(components=components, page_size=(1, 16)[number % 2], linker=number > 1)
+        runs = [
+            served(name, setting, number, REQUESTS, FIRST_TOKEN)
+            for name in (core, f"record:{core}")
+        ]
+        found.append({"life": f"{core}, {','.join(components)}", "runs": runs})
     return found
 
 
@@ -176,7 +195,7 @@ def _host_tier(cache: Any, setting: Setting) -> str:
     return "attached"
 
 
-THEMES = {each.__name__: each for each in (drop_ins, shadows, faults, refusals)}
+THEMES = {each.__name__: each for each in (drop_ins, shadows, faults, recorded, refusals)}
 
 
 def main() -> None:

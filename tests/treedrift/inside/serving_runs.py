@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,3 +28,16 @@ def beside(folder: Path) -> dict[str, str]:
     if not link.exists():
         link.symlink_to(ROOT / "benchmarks")
     return {"PYTHONPATH": str(path)}
+
+
+def treedrift(*arguments: str | Path, code: int) -> str:
+    """Run treedrift here, where the project is developed; what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "treedrift", *map(str, arguments)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout
