@@ -76,6 +76,9 @@ TOTAL_EVERY = 256
 HANDLES_MIN = 2**17
 """How many handles are kept before those of nodes that are gone are given up."""
 
+RECEIPTS_MAX = 2**17
+"""After so many calls, receipts older than the last so many are given up."""
+
 _EVICTABLE = {
     ComponentType.FULL: "evictable",
     ComponentType.SWA: "swa_evictable",
@@ -147,21 +150,20 @@ class Shadow:
         self._judge(call, self._compare(call))
         self._status.compared += 1
         if len(self._names.handles()) >= self._forget_at:
-            self._forget()
+            self._forget_handles()
+        if self._status.calls % RECEIPTS_MAX == 0:
+            self._names.forget_old_receipts(RECEIPTS_MAX)
+            self._second_names.forget_old_receipts(RECEIPTS_MAX)
         is_dead = isinstance(call.error, CorePoisonedError)
         if self._status.calls % self._sizes_every == 0 and not is_dead:
             self._judge(call, self._compare_sizes())
 
-    def _forget(self) -> None:
-        """Give up the handles of nodes that are gone, and receipts of long ago.
-
-        Both sides give up the same ones, so that their numbers stay alike.
-        """
+    def _forget_handles(self) -> None:
+        """Give up the handles of nodes that are gone, the same on both sides."""
         known = self._second_names.handles()
         gone = [number for number, node in known.items() if self._is_gone(node)]
-        for names in (self._names, self._second_names):
-            names.forget_handles(gone)
-            names.forget_old_receipts(self._forget_at)
+        self._names.forget_handles(gone)
+        self._second_names.forget_handles(gone)
         self._forget_at = max(HANDLES_MIN, 2 * len(known))
 
     def _is_gone(self, node: NodeId) -> bool:

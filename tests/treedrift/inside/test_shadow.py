@@ -276,10 +276,11 @@ def test_handles_and_receipts_of_the_first_are_those_of_the_second() -> None:
     assert core.treedrift_status.is_on
 
 
-def test_handles_of_nodes_that_are_gone_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_gone_is_given_up_and_what_is_held_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shadow, "HANDLES_MIN", 8)
+    monkeypatch.setattr(shadow, "RECEIPTS_MAX", 64)
     monkeypatch.setattr(Names, "forget_handles", counted := Counted(Names.forget_handles))
-    for profile in ("full", "hybrid"):
+    for profile in ("full", "swa", "hybrid"):
         watched = Shadowing(RustTreeCore, strict=True)
         for config, ops in cases(profile, 6, hostile=False):
             assert observations(watched, config, ops) == observations(PythonTreeCore, config, ops)
