@@ -35,6 +35,9 @@ LOOKING_SECONDS = 5.0
 What shows by chance is found out at the end too: the result is replayed once more.
 """
 
+LONG_OPS = 1000
+"""A replay of so many ops takes a while, so it is told of."""
+
 NOTE_LENGTH_MAX = 300
 
 Verdict = Literal["DIVERGES", "FLAKY", "AGREES", "SLIPPED"]
@@ -168,6 +171,8 @@ class _Work:
     def look(self, signature: str | None) -> Divergence | None:
         """Replay the trace a few times; the divergence to keep, unless there is nothing to do."""
         result = self.result
+        if len(self._first.ops) >= LONG_OPS:
+            self._tell(f"{len(self._first.ops)} ops are replayed first")
         found = self._replay(self._first)
         self._deadline = monotonic() + self._budget
         seen = [one.signature for one in found]
