@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
 from tests.harness.transcript.calls import (
     begin,
@@ -80,6 +81,16 @@ def test_an_insert_is_one_op_with_all_that_it_was_given() -> None:
         )
     ]
     assert left_out == {}
+
+
+def test_an_insert_says_what_its_windows_have_given_up() -> None:
+    params = {
+        "mamba_value": torch.tensor([3]),
+        "component_evicted_seqlens": {SWA: 1, ComponentType.AUXILIARY_SWA: 2},
+        "swa_branching_seqlen": 3,
+    }
+    found, _ = told(begin(1, 2, 3, 4, node=70, **params), end(), config=HYBRID)
+    assert found == [ops.CoreInsert([1, 2, 3, 4], swa_evicted=1, aux_evicted=2, branch=3, answer=0)]
 
 
 def test_what_an_insert_asks_for_is_not_told_beside_it() -> None:
