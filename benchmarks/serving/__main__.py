@@ -15,7 +15,7 @@ import torch
 from treedrift.harness.importers.mooncake import read_log
 from treedrift.harness.trace import TraceError
 
-from .contestants import entered
+from .contestants import CHOSEN, entered
 from .running import run_log, setting_for
 from .setting import COMPONENTS
 
@@ -50,9 +50,9 @@ def parser_of_runs(program: str, about: str | None) -> argparse.ArgumentParser:
     add(
         "--core",
         nargs="+",
-        default=["sglang-python"],
-        help="sglang-python, sglang-rust, treedrift-python, treedrift-rust,"
-        " shadow:FIRST,SECOND, record:CORE, or another backend's name",
+        default=[CHOSEN],
+        help="sglang-python, sglang-rust, treedrift-python, treedrift-rust, shadow:FIRST,SECOND,"
+        " record:CORE, another backend's name, or chosen, which leaves it to SGLang's variable",
     )
     add("--rounds", type=_count, default=1, help="runs of every core (1)")
     add("--components", type=_components, default=("full",), help="as in full,swa,mamba (full)")

@@ -2,7 +2,8 @@
 
 `sglang-python` and `sglang-rust` are SGLang's own, `treedrift-python` and `treedrift-rust` ours in
 their place, `shadow:FIRST,SECOND` the first with the second in its shadow, `record:CORE` one whose
-calls are written down. Hides which backend and which variables stand behind a name.
+calls are written down, `chosen` what SGLang's own variable says. Hides which backend and which
+variables stand behind a name.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from contextlib import contextmanager
 from treedrift.inside.variables import PREFIXES
 
 OWN = {"sglang-python": "python", "sglang-rust": "rust"}
+CHOSEN = "chosen"
 
 
 @contextmanager
-def entered(name: str) -> Iterator[str]:
-    """The backend for a cache, while the variables are set that its factory reads.
+def entered(name: str) -> Iterator[str | None]:
+    """The backend for a cache, or None, while the variables are set that its factory reads.
 
     A core keeps what it read, and the folder for traces goes at the end: run it inside.
     """
@@ -34,7 +36,7 @@ def entered(name: str) -> Iterator[str]:
             os.environ.update(before)
 
 
-def _backend(kind: str, rest: str, folder: str) -> str:
+def _backend(kind: str, rest: str, folder: str) -> str | None:
     if kind == "shadow":
         first, _, second = rest.partition(",")
         os.environ["TREEDRIFT_SHADOW_FIRST"] = first
@@ -45,4 +47,4 @@ def _backend(kind: str, rest: str, folder: str) -> str:
         os.environ["TREEDRIFT_RECORD_CORE"] = rest
         os.environ.setdefault("TREEDRIFT_TRACE_DIR", folder)
         return "treedrift-record"
-    return OWN.get(kind, kind)
+    return None if kind == CHOSEN else OWN.get(kind, kind)

@@ -82,6 +82,8 @@ def test_a_contestants_variables_last_as_long_as_its_run(
         )
     with entered("sglang-rust") as backend:
         assert backend == "rust"
+    with entered("chosen") as backend:
+        assert backend is None
 
 
 def test_a_logs_requests_share_the_tokens_of_their_blocks() -> None:

@@ -20,6 +20,7 @@ CORES = (
     "treedrift-python",
     "treedrift-rust",
     "shadow:sglang-python,treedrift-rust",
+    "chosen",
 )
 
 
@@ -31,13 +32,20 @@ def test_a_request_log_is_served_alike_by_all_cores(
     program = ["-m", "benchmarks.serving", "--log", LOG, "--slots", "131072"]
     said = inside(
         *("-W", "ignore", *program, "--components", components, "--core", *CORES),
-        variables={**beside(tmp_path), "TREEDRIFT_SHADOW_MODE": "strict"},
+        variables={
+            **beside(tmp_path),
+            "SGLANG_UNIFIED_RADIX_TREE_CORE_BACKEND": "treedrift-rust",
+            "TREEDRIFT_SHADOW_MODE": "strict",
+        },
         cwd=tmp_path,
     )
     reports = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
     assert [report["core"] for report in reports] == list(CORES)
     for report in reports:
         assert seen(report) == seen(reports[0]), report["core"]
+    # One variable is all that a server needs.
+    assert reports[-1]["core_class"] == reports[3]["core_class"]
+    assert reports[-1]["core_class"].startswith("treedrift.")
     first = reports[0]
     assert first["figures"]["finished"] == 40
     assert first["figures"]["hit_tokens"] > 0
