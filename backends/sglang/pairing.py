@@ -48,6 +48,18 @@ def _windows_length(told: dict[ComponentType, int]) -> int:
     return told.get(ComponentType.SWA, 0)
 
 
+_PAST_ANY_KEY = 2**31
+"""An `inserted_len` that no key reaches, so that no hit is counted at all (POL-16)."""
+
+
+def _inserted_before(is_chunked: bool) -> int:
+    return _PAST_ANY_KEY if is_chunked else 0
+
+
+def _is_chunked(inserted_len: int) -> bool:
+    return inserted_len == _PAST_ANY_KEY
+
+
 _UNPAIRED = {"AuxiliaryWindow", "EvictParams", "EvictionResult"}
 """Types that never cross: what a cache is asked for, and the base of others."""
 
@@ -116,12 +128,18 @@ TOLD_OTHERWISE: dict[tuple[str, str], tuple[str, Converter]] = {
     ("DecLockRefParams", "swa_uuid_for_host_lock"): ("component_host_lock_uuids", _windows),
     ("InsertParams", "component_evicted_seqlens"): ("swa_evicted_seqlen", _of_the_window),
     ("InsertParams", "swa_evicted_seqlen"): ("component_evicted_seqlens", _windows_length),
+    ("InsertParams", "inserted_len"): ("chunked", _inserted_before),
+    ("InsertParams", "chunked"): ("inserted_len", _is_chunked),
 }
 """Fields that one side tells in another way: the field to read, and what to make of it.
 
 Older releases told a match with its slots, of which the contract's result says how many, and knew
-of one window only, where the contract has a map of components.
+of one window only, where the contract has a map of components. Where the contract says how much of
+a key was inserted before, they said whether it was a chunk, for which no hit is counted at all.
 """
+
+_TOLD_IN_PART = {("InsertParams", "inserted_len")}
+"""Fields of `TOLD_OTHERWISE` of which a release takes some values only: it lacks them still."""
 
 
 def annotations_of(annotated: Any) -> dict[str, Any]:
@@ -152,7 +170,7 @@ def note_lacking(release: Release) -> None:
         told = {
             field
             for (kind, field), (source, _) in TOLD_OTHERWISE.items()
-            if kind == name and source in found
+            if kind == name and source in found and (kind, field) not in _TOLD_IN_PART
         }
         lacking = set(fields_of(ours)) - set(found) - told - PUBLISHED_APART
         release.note_missing(name, lacking)

@@ -25,6 +25,7 @@ from treedrift.backends.contract import (
     RadixKey,
     UnsupportedError,
 )
+from treedrift.backends.python_core import PythonTreeCore
 from treedrift.backends.sglang.crossing import Crossing
 from treedrift.backends.sglang.pairing import note_lacking, paired_types
 from treedrift.backends.sglang.release import REQUIRED, Release, ReleaseMismatchError
@@ -180,6 +181,24 @@ def test_an_insert_that_knows_one_window_tells_its_evicted_length() -> None:
         theirs = inward.struct(ours)
         assert theirs.swa_evicted_seqlen == lengths.get(SWA, 0)
         assert outward.struct(theirs).component_evicted_seqlens == lengths
+
+
+def test_an_insert_of_a_chunk_counts_no_hit() -> None:
+    lacking = frozenset({"inserted_len"})
+    told = stand_in_type("InsertParams", {"chunked": False}, lacking)
+    release = stand_in(InsertParams=told)
+    note_lacking(release)
+    assert release.missing == {"InsertParams.inserted_len"}
+    outward, inward = crossings(release)
+    for is_chunked, hits in ((True, 0), (False, 1)):
+        theirs = told(key=inward.struct(key(1, 2)), value=torch.tensor([5, 6]), chunked=is_chunked)
+        ours = outward.struct(theirs)
+        assert inward.struct(ours).chunked is is_chunked
+        core = PythonTreeCore(CacheInitParams())
+        core.enable_external_cache_linker, core.write_through_threshold = True, 1
+        # The first hit of a leaf asks for its offload.
+        assert len(core.begin_insert(ours).actions) == hits
+    assert inward.struct(InsertParams(key=key(1), inserted_len=1)).chunked is False
 
 
 def test_a_member_that_only_the_release_has_is_refused_by_name() -> None:
