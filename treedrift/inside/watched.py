@@ -11,16 +11,21 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import threading
 import types
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
+from ..backends.contract import TreeCore
 from ..harness.canonical import ATOMS
 from ..harness.recorder import BUFFERS, PROPERTIES, SETTINGS, UNRECORDED, parameters_of
 from ..harness.transcript.call import Call
 
 CLEARED = "kv_events.record_all_cleared"
 """How a call names the one thing that a cache does on a core's event queue."""
+
+FIXED = frozenset(TreeCore.__annotations__).difference(SETTINGS)
+"""Attributes that a core alone changes: no call tells of another value from outside."""
 
 LOG = logging.getLogger("treedrift")
 
@@ -118,8 +123,8 @@ class _Told:
 class _Watching:
     """The state of watching one core.
 
-    `is_busy` is True while a call is being made or told, so that only outermost calls are told,
-    and for ever once the watching is over. One thread at a time, as cores demand.
+    Calls of several threads, such as the reads of a meter beside the scheduler, are made and told
+    one after the other. Else one that comes while another is being told would be missed.
     """
 
     def __init__(
@@ -130,7 +135,9 @@ class _Watching:
         strict: bool,
         on_fault: Callable[[BaseException], None],
     ) -> None:
-        self.is_busy = False
+        self._turn = threading.RLock()
+        self._inside: int | None = None
+        self._is_over = False
         self._core = core
         self._methods: Any = methods
         self._watcher: Any = watcher
@@ -183,11 +190,28 @@ class _Watching:
 
     # --- One call -------------------------------------------------------------------------
 
+    @property
+    def is_passing(self) -> bool:
+        """Whether a call of this thread is not told: it is no outermost one, or all is over."""
+        return self._is_over or self._inside == threading.get_ident()
+
     def run(self, told: _Told, core: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Make an outermost call, and tell of it before and after."""
-        self.is_busy = True
+        """Make an outermost call when it is its turn, and tell of it before and after."""
+        with self._turn:
+            if self._is_over:
+                return told.original(core, *args, **kwargs)
+            self._inside = threading.get_ident()
+            try:
+                return self._run(told, core, args, kwargs)
+            finally:
+                self._inside = None
+
+    def _run(self, told: _Told, core: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        held: dict[str, Any] = {}
         try:
             call = Call(told.name, told.arguments_out(args, kwargs))
+            if told.fills:
+                held = self._methods.filled_out(told.name, args, kwargs)
             self._watcher.begins(call)
         except BaseException as fault:
             self._over(fault)
@@ -200,12 +224,10 @@ class _Watching:
         try:
             call.result = told.answer_out(answer)
             if told.fills:
-                call.filled = self._methods.filled_out(told.name, args, kwargs)
+                call.filled = _added(held, self._methods.filled_out(told.name, args, kwargs))
             self._watcher.ends(call)
         except BaseException as fault:
             self._over(fault)
-        else:
-            self.is_busy = False
         return answer
 
     def _failed(self, told: _Told, call: Call, error: BaseException) -> None:
@@ -218,8 +240,6 @@ class _Watching:
             self._watcher.ends(call)
         except BaseException as fault:
             self._over(fault)
-        else:
-            self.is_busy = False
 
     # --- The end --------------------------------------------------------------------------
 
@@ -238,7 +258,7 @@ class _Watching:
 
     def _end(self) -> None:
         # For ever: a caller may hold a method that it took while the core was watched.
-        self.is_busy = True
+        self._is_over = True
         self._swap_back()
         self._methods = self._watcher = None
 
@@ -247,6 +267,18 @@ def _apart(error: BaseException) -> BaseException:
     """An error of the same class that holds nothing of where it was raised."""
     kind = type(error)
     return kind.__new__(kind, *error.args)
+
+
+def _added(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """What a call appended to buffers that may have held something before (BND-20)."""
+    return {name: _rest(before[name], now) for name, now in after.items()}
+
+
+def _rest(before: Any, now: Any) -> Any:
+    if not isinstance(now, dict):
+        return now[len(before) :]
+    rest = {kind: items[len(before.get(kind, ())) :] for kind, items in now.items()}
+    return {kind: items for kind, items in rest.items() if items or kind not in before}
 
 
 # --- Generated classes --------------------------------------------------------------------
@@ -280,7 +312,7 @@ def _telling(told: _Told, watching: _Watching) -> Any:
 
     @functools.wraps(original)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if watching.is_busy:
+        if watching.is_passing:
             return original(self, *args, **kwargs)
         return watching.run(told, self, args, kwargs)
 
@@ -298,12 +330,16 @@ def _watched_property(base: type, name: str, methods: Crossing, watching: _Watch
 def _watched_assignments(base: type, watching: _Watching) -> Callable[[Any, str, Any], None]:
     original: Any = base.__setattr__
     told = {name: _Told(f"{name} =", original, _assigned, _nothing) for name in SETTINGS}
+    told |= {name: _Told(f"{name} =", original, _refused, _nothing) for name in FIXED}
 
     def assign(self: Any, name: str, value: Any) -> None:
-        if watching.is_busy or name not in told:
+        if name not in told or watching.is_passing or is_unchanged(self, name, value):
             original(self, name, value)
         else:
             watching.run(told[name], self, (name, value), {})
+
+    def is_unchanged(core: Any, name: str, value: Any) -> bool:
+        return name in FIXED and bool(getattr(core, name) == value)
 
     return assign
 
@@ -321,6 +357,10 @@ def _assigned(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     if type(value) not in ATOMS:
         raise TypeError(f"{name} was set to a {type(value).__name__}")
     return {"value": value}
+
+
+def _refused(args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoReturn:
+    raise WatchError(f"{args[0]} was set to {args[1]!r} from outside: nothing else can follow that")
 
 
 def _nothing(answer: Any) -> None:

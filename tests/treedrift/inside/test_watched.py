@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import threading
 from array import array
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 from tests.treedrift.inside.contract_methods import ContractMethods
 from treedrift.backends.contract import (
     CacheInitParams,
+    ComponentType,
     ContractError,
     InsertParams,
     MatchPrefixParams,
@@ -25,6 +27,7 @@ from treedrift.harness.transcript.call import Call
 from treedrift.inside.watched import CLEARED, WatchEndedError, WatchError, watch
 
 CORES = [PythonTreeCore, RustTreeCore]
+FULL, SWA, MAMBA = ComponentType.FULL, ComponentType.SWA, ComponentType.MAMBA
 
 
 class Listener:
@@ -128,6 +131,25 @@ def test_what_a_watcher_calls_on_the_core_is_not_told(core: Any) -> None:
     assert listener.methods == ["evictable_size"]
 
 
+def test_a_call_of_another_thread_waits_until_one_is_told(core: Any) -> None:
+    class Interrupted(Listener):
+        """While a read is being told, another thread inserts."""
+
+        other = threading.Thread(target=lambda: insert(core, 1, 2))
+
+        def ends(self, call: Call) -> None:
+            super().ends(call)
+            if call.method == "total_size":
+                self.other.start()
+                self.other.join(0.05)
+
+    _, listener = watched(core, Interrupted())
+    assert core.total_size() == (0, 0)
+    listener.other.join()
+    assert listener.methods == ["total_size", "begin_insert"]
+    assert core.evictable_size() == 2
+
+
 def test_properties_settings_and_clearings_are_told(core: Any) -> None:
     core, listener = watched(core)
     assert core.empty_match_result.device_prefix_len == 0
@@ -151,6 +173,21 @@ def test_a_setting_reads_as_it_was_set(core: Any, name: str) -> None:
     assert getattr(core, name) == getattr(plain, name)
 
 
+def test_a_fixed_attribute_that_changes_ends_the_watching() -> None:
+    class Open(PythonTreeCore):
+        """A released core takes such an assignment."""
+
+        page_size: Any = 1
+
+    core, told = Open(CacheInitParams()), []
+    watch(core, ContractMethods(), Listener(), on_fault=told.append)
+    core.page_size = 1
+    assert told == []
+    core.page_size = 4
+    assert ["page_size was set to 4" in str(fault) for fault in told] == [True]
+    assert (core.page_size, type(core)) == (4, Open)
+
+
 class Filling(PythonTreeCore):
     """A core that puts something into its caller's buffers."""
 
@@ -166,6 +203,24 @@ def test_buffers_are_told_as_they_were_filled() -> None:
     (call,) = listener.calls
     assert call.arguments == {"tail_node_id": 1}
     assert call.filled == {"device_frees": {}, "host_frees": {}, "cache_actions": ["action"]}
+
+
+def test_what_buffers_held_before_a_call_is_not_told() -> None:
+    class Freeing(PythonTreeCore):
+        def evict_excess_path_states(self, tail_node_id: int, *buffers: Any) -> None:
+            device_frees, host_frees, actions = buffers
+            device_frees.setdefault(FULL, []).append("new")
+            host_frees.setdefault(MAMBA, []).append("new")
+            actions.append("new")
+
+    core, listener = watched(Freeing(CacheInitParams()))
+    buffers = {FULL: ["old"], SWA: ["old"]}, {}, ["old"]
+    core.evict_excess_path_states(1, *buffers)
+    filled = listener.calls[0].filled
+    assert filled["device_frees"] == {FULL: ["new"]}
+    assert filled["host_frees"] == {MAMBA: ["new"]}
+    assert filled["cache_actions"] == ["new"]
+    assert buffers[0] == {FULL: ["old", "new"], SWA: ["old"]}
 
 
 def test_arguments_are_told_as_they_were_before_the_call() -> None:
