@@ -56,6 +56,7 @@ def build_params(setting: Setting) -> Any:
         req_to_token_pool=table,
         token_to_kv_pool_allocator=_allocator(setting, table),
         page_size=setting.page_size,
+        is_eagle=setting.bigram,
         sliding_window_size=setting.window if setting.has_window else None,
         tree_components=tuple(ComponentType[name.upper()] for name in setting.components),
         enable_mamba_extra_buffer=setting.tracks_states,
@@ -63,6 +64,7 @@ def build_params(setting: Setting) -> Any:
         eviction_policy=setting.policy,
         eviction_policy_config=setting.policy_config,
         enable_kv_cache_events=setting.events,
+        dynamo_kv_event_format=setting.dynamo_events,
         chunked_prefill_size=setting.chunk,
     )
 

@@ -17,7 +17,8 @@ class Setting(msgspec.Struct, kw_only=True, frozen=True):
     `rows` requests run at a time, none longer than `row_length` tokens. At most `chunk` tokens of
     a prompt are computed in one step. A state can be taken every `state_grid` tokens.
     `window_interval` decoded tokens lie between two releases out of the window. With
-    `early_release` a request gives its prompt's window up once its output has passed it.
+    `early_release` a request gives its prompt's window up once its output has passed it. `bigram`
+    keys are pairs of tokens, as speculative decoding has them.
     """
 
     core: str | None = None
@@ -34,7 +35,9 @@ class Setting(msgspec.Struct, kw_only=True, frozen=True):
     chunk: int = 32
     policy: str = "lru"
     policy_config: dict[str, Any] | None = None
+    bigram: bool = False
     events: bool = False
+    dynamo_events: bool = False
     linker: bool = False
 
     @property

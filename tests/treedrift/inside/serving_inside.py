@@ -24,7 +24,8 @@ from benchmarks.serving.running import report_of
 from benchmarks.serving.setting import Setting
 
 TREES = (("full",), ("full", "swa"), ("full", "mamba"), ("full", "swa", "mamba"))
-POLICIES = ("lru", "lfu", "fifo", "mru", "filo", "priority", "slru")
+POLICIES = ("lru", "lfu", "fifo", "mru", "filo", "priority", "slru", "tlru")
+POLICY_CONFIGS = {"tlru": {"threshold": 60, "next_prompt_estimate": 8}}
 REQUESTS = 30
 SEEDS = 2
 FIRST_TOKEN = 7 * 10**14
@@ -64,7 +65,13 @@ def settings() -> Iterator[tuple[str, Setting]]:
                 policy = POLICIES[number % len(POLICIES)]
                 number += 1
                 mode = "linker" if linker else "device only"
-                setting = small(components=components, page_size=page, linker=linker, policy=policy)
+                setting = small(
+                    components=components,
+                    page_size=page,
+                    linker=linker,
+                    policy=policy,
+                    policy_config=POLICY_CONFIGS.get(policy),
+                )
                 yield f"{','.join(components)}, page {page}, {mode}, {policy}", setting
 
 
@@ -102,7 +109,12 @@ def lives(cores: tuple[str, ...]) -> list[dict[str, Any]]:
     found = []
     for number, (name, setting) in enumerate(settings()):
         for seed in range(number * SEEDS, (number + 1) * SEEDS):
-            given = msgspec.structs.replace(setting, early_release=bool(seed % 2))
+            given = msgspec.structs.replace(
+                setting,
+                early_release=bool(seed % 2),
+                bigram=seed % 8 in (3, 4),
+                dynamo_events=seed % 8 in (5, 6),
+            )
             runs = [served(core, given, seed) for core in cores]
             found.append({"life": f"{name}, seed {seed}", "runs": runs})
     return found
