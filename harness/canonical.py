@@ -59,6 +59,10 @@ Plain = Any
 Encoder = Callable[["Names", Any], Plain]
 
 
+class ForgottenNameError(LookupError):
+    """A handle or receipt whose number was given up, so that another side can't be told of it."""
+
+
 class Names:
     """The handles and receipt ids of one side, numbered by first appearance.
 
@@ -74,6 +78,7 @@ class Names:
         self._receipt_of: dict[int, int] = {}
         self._handle_count = 0
         self._receipt_count = 0
+        self._has_forgotten_handles = self._has_forgotten_receipts = False
         self.told: dict[NodeId, None] = {}
         self.is_looking = False
 
@@ -125,29 +130,44 @@ class Names:
     def handle_in(self, other: Names, handle: Any) -> Any:
         """The handle of another side that has the same number; one without a number as it is.
 
-        So is what only equals a handle, such as True: a core tells such things apart.
+        So is what only equals a handle, such as True: a core tells such things apart. Raises
+        `ForgottenNameError` where the number may have been given up.
         """
         number = self._handles.get(handle) if type(handle) is int else None
-        return handle if number is None else other._handle_of.get(number, handle)
+        if number is not None:
+            return other._handle_of.get(number, handle)
+        if self._has_forgotten_handles and type(handle) is int:
+            raise ForgottenNameError(f"the handle {handle} was given up, or never issued")
+        return handle
 
     def receipt_in(self, other: Names, uuid: int | None) -> int | None:
         """The lock boundary id of another side that has the same number, as `handle_in`."""
         number = None if uuid is None else self._receipts.get(uuid)
-        return uuid if number is None else other._receipt_of.get(number, uuid)
+        if number is not None:
+            return other._receipt_of.get(number, uuid)
+        if self._has_forgotten_receipts and uuid is not None:
+            raise ForgottenNameError(f"the receipt {uuid} was given up, or never issued")
+        return uuid
 
     def handles(self) -> dict[int, NodeId]:
         """All handles that have a number, by it; for reading alone."""
         return self._handle_of
 
+    def receipts(self) -> dict[int, int]:
+        """All lock boundary ids that have a number, by it; for reading alone."""
+        return self._receipt_of
+
     def forget_handles(self, numbers: Iterable[int]) -> None:
         """Give up these numbers for ever; should their handles come again, they get new ones."""
         for number in numbers:
             del self._handles[self._handle_of.pop(number)]
+            self._has_forgotten_handles = True
 
-    def forget_old_receipts(self, most: int) -> None:
-        """Give up the numbers of all receipts but the last `most` that came."""
-        for number in list(self._receipt_of)[: max(0, len(self._receipt_of) - most)]:
+    def forget_receipts(self, numbers: Iterable[int]) -> None:
+        """Give up these numbers of receipts for ever, as `forget_handles`."""
+        for number in numbers:
             del self._receipts[self._receipt_of.pop(number)]
+            self._has_forgotten_receipts = True
 
 
 def _make_weights(count: int) -> torch.Tensor:

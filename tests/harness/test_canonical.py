@@ -18,7 +18,16 @@ from treedrift.backends.contract import (
     MatchResult,
     RadixKey,
 )
-from treedrift.harness.canonical import INLINE_MAX, Names, argument, digest, pack, tensor, value
+from treedrift.harness.canonical import (
+    INLINE_MAX,
+    ForgottenNameError,
+    Names,
+    argument,
+    digest,
+    pack,
+    tensor,
+    value,
+)
 
 
 def plain(item: Any) -> Any:
@@ -76,19 +85,26 @@ def test_a_number_that_is_given_up_is_not_given_again() -> None:
     names.forget_handles([0, 2])
     twins.forget_handles([0, 2])
     assert names.handles() == {1: 6}
-    assert [names.handle_in(twins, handle) for handle in (5, 6)] == [5, 16]
+    assert names.handle_in(twins, 6) == 16
     assert [names.handle(5), names.handle(6)] == [3, 1]
 
 
-def test_the_oldest_receipts_are_given_up() -> None:
+def test_what_was_given_up_is_not_taken_for_another_on_the_other_side() -> None:
     names, twins = Names(), Names()
-    for uuid in (5, 6, 7):
-        names.receipt(uuid)
-        twins.receipt(uuid + 10)
-    names.forget_old_receipts(2)
-    twins.forget_old_receipts(2)
-    assert [names.receipt_in(twins, uuid) for uuid in (5, 6, 7)] == [5, 16, 17]
-    assert names.receipt(8) == 3
+    for item in (5, 6):
+        for one, shift in ((names, 0), (twins, 10)):
+            one.handle(item + shift)
+            one.receipt(item + shift)
+    for one in (names, twins):
+        one.forget_handles([0])
+        one.forget_receipts([0])
+    assert (names.handle_in(twins, 6), names.receipt_in(twins, 6)) == (16, 16)
+    assert (names.handle_in(twins, None), names.receipt_in(twins, None)) == (None, None)
+    with pytest.raises(ForgottenNameError, match="the handle 5"):
+        names.handle_in(twins, 5)
+    with pytest.raises(ForgottenNameError, match="the receipt 5"):
+        names.receipt_in(twins, 5)
+    assert names.receipt(7) == 2
 
 
 def test_a_look_at_the_tree_numbers_handles_without_telling_them() -> None:

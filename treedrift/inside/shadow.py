@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import inspect
 from array import array
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import cache
@@ -22,6 +23,8 @@ import torch
 from ..backends.contract import (
     ComponentType,
     CorePoisonedError,
+    DecLockRefParams,
+    IncLockRefResult,
     NodeId,
     RadixKey,
     TreeCore,
@@ -32,6 +35,7 @@ from ..harness.canonical import (
     HANDLE_FIELDS,
     HANDLE_LIST_FIELDS,
     RECEIPT_FIELDS,
+    ForgottenNameError,
     Names,
 )
 from ..harness.compare import (
@@ -76,8 +80,14 @@ TOTAL_EVERY = 256
 HANDLES_MIN = 2**17
 """How many handles are kept before those of nodes that are gone are given up."""
 
-RECEIPTS_MAX = 2**17
-"""After so many calls, receipts older than the last so many are given up."""
+HANDLES_AT_ONCE = 8
+"""How many handles are looked at after one call, so that no call of a server takes long."""
+
+RECEIPTS_MIN = 2**17
+"""How many receipts are kept before those that were released are given up."""
+
+_TAKING = frozenset({"inc_lock_ref", "inc_host_lock_ref"})
+_RELEASING = frozenset({"dec_lock_ref", "dec_host_lock_ref"})
 
 _EVICTABLE = {
     ComponentType.FULL: "evictable",
@@ -135,7 +145,10 @@ class Shadow:
         # Nobody asks here which handles an op was told, and a server runs for long.
         self._names.is_looking = self._second_names.is_looking = True
         self._soft: set[str] = set()
-        self._forget_at = HANDLES_MIN
+        self._doubtful: list[int] = []
+        self._forget_handles_at = HANDLES_MIN
+        self._held = Counter[int]()
+        self._forget_receipts_at = RECEIPTS_MIN
 
     def begins(self, call: Call) -> None:
         """Nothing yet: the first core goes first, for it may refuse."""
@@ -149,33 +162,66 @@ class Shadow:
             return
         self._judge(call, self._compare(call))
         self._status.compared += 1
-        if len(self._names.handles()) >= self._forget_at:
-            self._forget_handles()
-        if self._status.calls % RECEIPTS_MAX == 0:
-            self._names.forget_old_receipts(RECEIPTS_MAX)
-            self._second_names.forget_old_receipts(RECEIPTS_MAX)
+        self._forget_handles()
+        self._forget_receipts(call)
         is_dead = isinstance(call.error, CorePoisonedError)
         if self._status.calls % self._sizes_every == 0 and not is_dead:
             self._judge(call, self._compare_sizes())
 
+    # --- Forgetting -----------------------------------------------------------------------
+
     def _forget_handles(self) -> None:
-        """Give up the handles of nodes that are gone, the same on both sides."""
+        """Give up the handles of nodes that are gone, some at a time."""
         known = self._second_names.handles()
-        gone = [number for number, node in known.items() if self._is_gone(node)]
+        if not self._doubtful:
+            if len(known) < self._forget_handles_at:
+                return
+            self._doubtful = list(known)
+        looked_at = self._doubtful[-HANDLES_AT_ONCE:]
+        del self._doubtful[-HANDLES_AT_ONCE:]
+        gone = [number for number in looked_at if self._is_gone(known[number])]
         self._names.forget_handles(gone)
         self._second_names.forget_handles(gone)
-        self._forget_at = max(HANDLES_MIN, 2 * len(known))
+        if not self._doubtful:
+            self._forget_handles_at = max(HANDLES_MIN, 2 * len(known))
 
     def _is_gone(self, node: NodeId) -> bool:
         return isinstance(_answer(lambda: self._second.is_root(node)), KeyError)
 
+    def _forget_receipts(self, call: Call) -> None:
+        """Count who holds a receipt, and give up those that nobody holds any more.
+
+        Several locks that end at one boundary have one id.
+        """
+        if call.error is not None:
+            return
+        if call.method in _TAKING:
+            self._held.update(_ids_of(call.result))
+        elif call.method in _RELEASING:
+            self._held.subtract(_ids_of(call.arguments["params"]))
+        elif call.method == "reset":
+            self._held.clear()
+        known = self._names.receipts()
+        if len(known) < self._forget_receipts_at:
+            return
+        released = [number for number, uuid in known.items() if self._held[uuid] <= 0]
+        self._names.forget_receipts(released)
+        self._second_names.forget_receipts(released)
+        self._held = +self._held
+        self._forget_receipts_at = max(RECEIPTS_MIN, 2 * len(known))
+
     # --- Comparing ------------------------------------------------------------------------
 
     def _compare(self, call: Call) -> Difference | None:
-        given = {
-            name: translated(self._names, self._second_names, name, item)
-            for name, item in call.arguments.items()
-        }
+        try:
+            given = {
+                name: translated(self._names, self._second_names, name, item)
+                for name, item in call.arguments.items()
+            }
+        except ForgottenNameError:
+            if isinstance(call.error, KeyError):
+                return None  # The node is gone on both sides, which is why it was given up.
+            raise
         theirs = Call(call.method, given)
         asked = arguments_of(self._names, call)
         # For the numbers: the arguments themselves are translations of each other.
@@ -328,6 +374,14 @@ def _answer(ask: Callable[[], Any]) -> Any:
         raise
     except BaseException as error:
         return error
+
+
+def _ids_of(receipt: IncLockRefResult | DecLockRefParams) -> list[int]:
+    """Ids of the window boundaries that a receipt locks, or that its release is the last of."""
+    maps = (receipt.component_lock_uuids, receipt.component_host_lock_uuids)
+    found = [pair for one in maps for pair in one.items()]
+    skipped = receipt.skipped_lock_components
+    return [uuid for kind, uuid in found if uuid is not None and kind not in skipped]
 
 
 Reading = tuple[int, str, tuple[Any, ...]]

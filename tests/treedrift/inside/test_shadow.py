@@ -18,12 +18,13 @@ from treedrift.backends.contract import (
     MatchPrefixParams,
     MatchResult,
     RadixKey,
+    SWARebuild,
     UnsupportedError,
 )
 from treedrift.backends.python_core import PythonTreeCore
 from treedrift.backends.registry import local_backend
 from treedrift.backends.rust_core import RustTreeCore
-from treedrift.harness.canonical import Names
+from treedrift.harness.canonical import ForgottenNameError, Names
 from treedrift.harness.recorder import recorded_methods
 from treedrift.inside import shadow
 from treedrift.inside.reporting import Reporter
@@ -31,6 +32,7 @@ from treedrift.inside.shadow import ShadowDivergenceError
 from treedrift.models.drills import DRILLS
 
 PROFILES = ["full", "swa", "mamba", "hybrid", "windows"]
+FULL, SWA = ComponentType.FULL, ComponentType.SWA
 CORES: list[tuple[Make, Make]] = [(PythonTreeCore, RustTreeCore), (RustTreeCore, PythonTreeCore)]
 
 
@@ -115,9 +117,30 @@ def key(*tokens: int) -> RadixKey:
     return RadixKey(array("q", tokens))
 
 
-def insert(core: Any, *tokens: int) -> None:
+def insert(core: Any, *tokens: int) -> Any:
+    """Insert a key, with a window of its own; returns its node."""
     value = torch.arange(1, len(tokens) + 1, dtype=torch.int64)
-    core.begin_insert(InsertParams(key=key(*tokens), value=value))
+    steps = [core.begin_insert(InsertParams(key=key(*tokens), value=value))]
+    while True:
+        for action in steps[-1].actions:
+            if isinstance(action, SWARebuild):
+                core.set_component_device_value(action.node_id, SWA, action.source_value.clone())
+        if steps[-1].result is not None:
+            break
+        steps.append(core.resume_insert())
+    core.end_insert()
+    return steps[-1].result.last_device_node
+
+
+class Apart(PythonTreeCore):
+    """Its handles and receipts are others than those of a plain core."""
+
+    def __init__(self, params: CacheInitParams) -> None:
+        super().__init__(params)
+        node = insert(self, 7, 8, 9)
+        for _ in range(100):
+            self.dec_lock_ref(node, self.inc_lock_ref(node).to_dec_params())
+        self.reset()
 
 
 class Vandal(RustTreeCore):
@@ -259,15 +282,7 @@ def test_a_setting_and_a_clearing_reach_the_second_core() -> None:
 
 
 def test_handles_and_receipts_of_the_first_are_those_of_the_second() -> None:
-    class Shifted(PythonTreeCore):
-        """Its handles are others than those of a plain core."""
-
-        def __init__(self, params: CacheInitParams) -> None:
-            super().__init__(params)
-            insert(self, 7)
-            self.reset()
-
-    core: Any = Shadowing(Shifted, strict=True)(CacheInitParams())
+    core: Any = Shadowing(Apart, strict=True)(CacheInitParams())
     insert(core, 1, 2)
     node = core.match_prefix(MatchPrefixParams(key(1, 2))).last_device_node
     receipt = core.inc_lock_ref(node)
@@ -278,14 +293,40 @@ def test_handles_and_receipts_of_the_first_are_those_of_the_second() -> None:
 
 def test_what_is_gone_is_given_up_and_what_is_held_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shadow, "HANDLES_MIN", 8)
-    monkeypatch.setattr(shadow, "RECEIPTS_MAX", 64)
-    monkeypatch.setattr(Names, "forget_handles", counted := Counted(Names.forget_handles))
+    monkeypatch.setattr(shadow, "RECEIPTS_MIN", 2)
+    monkeypatch.setattr(Names, "forget_handles", handles := Counted(Names.forget_handles))
+    monkeypatch.setattr(Names, "forget_receipts", receipts := Counted(Names.forget_receipts))
     for profile in ("full", "swa", "hybrid"):
         watched = Shadowing(RustTreeCore, strict=True)
         for config, ops in cases(profile, 6, hostile=False):
             assert observations(watched, config, ops) == observations(PythonTreeCore, config, ops)
             assert watched.status.is_on, watched.status.last
-    assert counted.given_up > 100
+    assert handles.given_up > 100
+    assert receipts.given_up > 20
+
+
+def test_a_receipt_is_followed_however_many_came_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shadow, "RECEIPTS_MIN", 4)
+    windows = CacheInitParams(tree_components=(FULL, SWA), sliding_window_size=1)
+    core: Any = Shadowing(Apart, strict=True)(windows)
+
+    def lock(*tokens: int) -> Any:
+        node = insert(core, *tokens)
+        receipt = core.inc_lock_ref(node).to_dec_params()
+        assert receipt.component_lock_uuids[SWA] is not None
+        return node, receipt
+
+    oldest, twin = lock(1, 2, 3), lock(1, 2, 3)
+    core.dec_lock_ref(*twin)
+    early = []
+    for token in range(10, 30):
+        early.append(lock(token, token, token))
+        core.dec_lock_ref(*early[-1])
+    core.dec_lock_ref(*oldest)
+    assert core.treedrift_status.is_on
+    with pytest.raises(ForgottenNameError):
+        core.dec_lock_ref(*early[0])
+    assert (core.treedrift_status.divergences, core.treedrift_status.faults) == (0, 1)
 
 
 def test_a_strict_shadow_raises_after_it_has_reported(caplog: pytest.LogCaptureFixture) -> None:
@@ -448,7 +489,7 @@ def test_a_history_that_can_not_be_had_costs_the_trace_alone(tmp_path: Any) -> N
         make_history=refuse,
         strict=True,
     )
-    core: Any = watched(CacheInitParams(tree_components=(ComponentType.FULL,)))
+    core: Any = watched(CacheInitParams(tree_components=(FULL,)))
     with pytest.raises(ShadowDivergenceError):
         core.is_root(core.root_node_handle())
     assert "No trace is saved: no trace can say this." in core.treedrift_status.last
