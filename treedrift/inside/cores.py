@@ -10,12 +10,20 @@ from __future__ import annotations
 
 import importlib.metadata
 import logging
+import os
 import random
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ..backends.contract import CacheInitParams, TreeCore, UnsupportedError
-from ..backends.registry import RELEASED, BackendName, UnknownBackendError, local_backend
+from ..backends.registry import (
+    RELEASED,
+    BackendName,
+    UnknownBackendError,
+    known_names,
+    local_backend,
+)
 from ..backends.sglang.dropin import drop_in
 from ..backends.sglang.initial import contract_params, reason_to_fall_back
 from ..backends.sglang.methods import methods_of_release
@@ -24,7 +32,16 @@ from ..harness.transcript import History, PlainNames, Pseudonyms, Room, config_o
 from .recording import Recording
 from .reporting import Reporter
 from .shadow import shadowed
-from .variables import SHADOW_SECOND, TRACE_DIR, Settings, VariableError, read_settings
+from .variables import (
+    AMBIGUOUS,
+    FIRST_CORES,
+    SHADOW_SECOND,
+    TRACE_DIR,
+    Settings,
+    VariableError,
+    hint,
+    read_settings,
+)
 from .watched import watch
 
 LOG = logging.getLogger("treedrift")
@@ -80,13 +97,16 @@ def _with_release(name: str) -> str:
 
 def check_second(name: str) -> None:
     """Raise `VariableError` unless this is the name of a core that can shadow another."""
-    if name in RELEASED:
+    if name in FIRST_CORES:
         return
-    try:
-        BackendName.parse(name.removeprefix(_OURS))
-    except UnknownBackendError as error:
-        raise _refused(name, str(error)) from error
     family, _, variant = name.partition(":")
+    try:
+        BackendName.parse(name)
+    except UnknownBackendError as error:
+        if variant and family in known_names():
+            raise _refused(name, str(error)) from error
+        if family != "drill":
+            raise _refused(name, _names_of_second(name)) from error
     if family != "drill":
         return
     from ..models.drills import CANARY, DRILLS
@@ -97,6 +117,12 @@ def check_second(name: str) -> None:
         raise _refused(
             name, "this drill spoils treedrift's cache, and here SGLang's cache is at work"
         )
+
+
+def _names_of_second(name: str) -> str:
+    others = [one for one in known_names() if one not in (*RELEASED, *AMBIGUOUS, "drill")]
+    names = [*FIRST_CORES, *others, "drill:NAME"]
+    return f"must be one of {', '.join(names)}{hint(name, names)}"
 
 
 def _refused(name: str, why: str) -> VariableError:
@@ -133,7 +159,8 @@ def build_shadowed(given: Any, components: Any) -> Any:
         return first.core
     pair = (first.name, _second_name(settings.second))
     plain = not settings.pseudonyms
-    reporter = Reporter(pair, settings.trace_dir, settings.trace_files, plain=plain)
+    folder, no_trace = settings.trace_dir, _why_no_trace(settings.trace_dir)
+    reporter = Reporter(pair, folder, settings.trace_files, no_trace, plain)
     try:
         params = contract_params(given)
     except Exception as error:
@@ -141,7 +168,7 @@ def build_shadowed(given: Any, components: Any) -> Any:
         if settings.strict:
             raise
         return first.core
-    return shadowed(
+    core = shadowed(
         first.core,
         methods_of_release(),
         lambda: build_second(settings.second, params),
@@ -151,6 +178,13 @@ def build_shadowed(given: Any, components: Any) -> Any:
         sizes_every=settings.sizes_every,
         strict=settings.strict,
     )
+    if reporter.status.is_on:
+        why = reporter.no_trace
+        saved = f"no trace will be saved: {why}" if why else f"traces go to {folder}"
+        # Whoever named a folder counts on it.
+        level = logging.WARNING if folder and why else logging.INFO
+        LOG.log(level, "treedrift shadow: %s serves this cache, %s follows; %s", *pair, saved)
+    return core
 
 
 def build_recorded(given: Any, components: Any) -> Any:
@@ -172,14 +206,38 @@ def build_recorded(given: Any, components: Any) -> Any:
             naming=_naming(settings),
             source=f"calls of SGLang's cache on {first.name}",
         )
-        return watch(first.core, methods_of_release(), recording)
+        core = watch(first.core, methods_of_release(), recording)
     except Exception as error:
+        if isinstance(error, OSError) and settings.trace_dir is not None:
+            error = VariableError(_folder_failed(settings.trace_dir, error))
         LOG.warning("%s serves unrecorded: %s", first.name, error)
         return first.core
+    LOG.info("treedrift recorder: %s serves, traces go to %s", first.name, settings.trace_dir)
+    return core
 
 
 def _naming(settings: Settings) -> type[Pseudonyms] | type[PlainNames]:
     return Pseudonyms if settings.pseudonyms else PlainNames
+
+
+# --- Folders ------------------------------------------------------------------------------
+
+
+def _why_no_trace(folder: Path | None) -> str:
+    """Why the folder can't take traces, found out while somebody looks; "" if it can."""
+    if folder is None:
+        return ""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        return _folder_failed(folder, error)
+    if os.access(folder, os.W_OK | os.X_OK):
+        return ""
+    return f"{TRACE_DIR.name}={str(folder)!r}: no file can be made there"
+
+
+def _folder_failed(folder: Path, error: OSError) -> str:
+    return f"{TRACE_DIR.name}={str(folder)!r}: {error.strerror or error}"
 
 
 # --- Pools --------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -60,7 +60,7 @@ def _one_of(*names: str) -> Callable[[str], str]:
         if text in AMBIGUOUS and f"sglang-{text}" in names:
             raise ValueError(f"say whose core: sglang-{text} or treedrift-{text}")
         if text not in names:
-            raise ValueError(f"it is one of {', '.join(names)}{_hint(text, names)}")
+            raise ValueError(f"must be one of {', '.join(names)}{hint(text, names)}")
         return text
 
     return read
@@ -82,14 +82,14 @@ def _fraction(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0.0 <= value <= 1.0:
-        raise ValueError("it is a number from 0 to 1, such as 0.25")
+        raise ValueError("must be a number from 0 to 1, such as 0.25")
     return value
 
 
 def _count(least: int, most: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         if not (text.isascii() and text.isdigit() and least <= int(text[:20]) <= most):
-            raise ValueError(f"it is a whole number from {least} to {most}")
+            raise ValueError(f"must be a whole number from {least} to {most}")
         return int(text)
 
     return read
@@ -99,13 +99,18 @@ def _folder(text: str) -> Path | None:
     """The folder as an absolute path, so that a server may change its own later."""
     if not text:
         return None
-    folder = Path(text).expanduser().absolute()
-    if folder.exists() and not folder.is_dir():
-        raise ValueError("it is a folder, or a path at which one can be made")
+    try:
+        folder = Path(text).expanduser().absolute()
+        is_free = folder.is_dir() or not folder.exists()
+    except (OSError, RuntimeError) as error:
+        raise ValueError(f"must be a path to a folder: {error}") from error
+    if not is_free:
+        raise ValueError("must be a folder, and a file is there")
     return folder
 
 
-def _hint(text: str, names: tuple[str, ...]) -> str:
+def hint(text: str, names: Sequence[str]) -> str:
+    """The end of a message about a name that is none of these: the one that was meant, if any."""
     close = difflib.get_close_matches(text, names, n=1)
     return f"; did you mean {close[0]}?" if close else ""
 
@@ -213,7 +218,7 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
     names = tuple(variable.name for variable in VARIABLES)
     for name in given:
         if name.startswith(PREFIXES) and name not in names:
-            raise VariableError(f"{name}={given[name]!r}: no such variable{_hint(name, names)}")
+            raise VariableError(f"{name}={given[name]!r}: no such variable{hint(name, names)}")
     return Settings(
         first=SHADOW_FIRST.value(given),
         second=SHADOW_SECOND.value(given),

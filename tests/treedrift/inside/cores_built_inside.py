@@ -14,6 +14,9 @@ from typing import Any
 
 import torch
 
+NO_FOLDER = f"{__file__}/traces"
+"""Below a file, where nobody can make a folder."""
+
 SETTINGS = {
     "a core of ours": ("treedrift-rust", {}, {}),
     "our other core": ("treedrift-python", {}, {}),
@@ -56,6 +59,9 @@ SETTINGS = {
         {"TREEDRIFT_TRACE_DIR": "recorded", "TREEDRIFT_RECORD_CORE": "treedrift-python"},
     ),
     "a recorder without a folder": ("treedrift-record", {}, {}),
+    "a recorder that can't write": ("treedrift-record", {}, {"TREEDRIFT_TRACE_DIR": NO_FOLDER}),
+    "a shadow that saves": ("treedrift-shadow", {}, {"TREEDRIFT_TRACE_DIR": "saved"}),
+    "a shadow that can't write": ("treedrift-shadow", {}, {"TREEDRIFT_TRACE_DIR": NO_FOLDER}),
     "a wrong variable for somebody else": ("treedrift-rust", {}, {"TREEDRIFT_SHADOW_MODE": "loud"}),
 }
 

@@ -64,7 +64,10 @@ def test_cores_of_both_packages_and_drills_can_be_second(name: str) -> None:
         ("drill:lost-evnt", "did you mean drill:lost-event?"),
         ("drill:copy-pin-released-to-the-root", "this drill spoils treedrift's cache"),
         ("drill", "name one, as in drill:leaked-slots"),
-        ("slow", "no core 'slow'"),
+        ("drill:", "name one, as in drill:leaked-slots"),
+        ("slow", "must be one of sglang-python, sglang-rust, treedrift-python, treedrift-rust"),
+        ("slow:er", "treedrift-rust, drill:NAME"),
+        ("treedrft-rust", "did you mean treedrift-rust?"),
     ],
 )
 def test_what_can_not_be_second_is_a_wrong_variable(name: str, said: str) -> None:
@@ -125,7 +128,28 @@ def test_a_shadow_names_its_pair_as_traces_do(
     release = managed.release
     assert report[case]["pair"] == [first.format(release), second.format(release)]
     assert report[case]["is_on"]
-    assert report[case]["log"] == []
+    (line,) = report[case]["log"]
+    names = [name.format(release) for name in (first, second)]
+    told = "INFO treedrift shadow: {} serves this cache, {} follows; no trace will be saved: "
+    assert line == told.format(*names) + "TREEDRIFT_TRACE_DIR names no folder"
+
+
+@pytest.mark.released
+def test_a_shadow_says_at_its_start_where_traces_go(report: Report) -> None:
+    (line,) = report["a shadow that saves"]["log"]
+    assert line.startswith("INFO")
+    assert "; traces go to /" in line
+    assert line.endswith("/saved")
+
+
+@pytest.mark.released
+def test_a_shadow_says_at_its_start_that_it_can_not_save(report: Report) -> None:
+    found = report["a shadow that can't write"]
+    assert found["is_on"]
+    (line,) = found["log"]
+    assert line.startswith("WARNING")
+    assert "no trace will be saved: TREEDRIFT_TRACE_DIR='/" in line
+    assert "Not a directory" in line
 
 
 @pytest.mark.released
@@ -171,6 +195,9 @@ def test_variables_of_the_shadow_do_not_matter_to_a_core_alone(report: Report) -
 )
 def test_a_recorder_serves_the_core_that_it_records(report: Report, case: str, core: str) -> None:
     assert core in report[case]["classes"][1:]
+    (line,) = report[case]["log"]
+    assert line.startswith("INFO treedrift recorder: ")
+    assert line.endswith("/recorded")
 
 
 @pytest.mark.released
@@ -179,3 +206,14 @@ def test_a_recorder_without_a_folder_records_nothing_and_says_so(report: Report)
     assert found["classes"][0] == "RustUnifiedTreeCore"
     (line,) = found["log"]
     assert "TREEDRIFT_TRACE_DIR" in line
+
+
+@pytest.mark.released
+def test_a_recorder_that_can_not_write_records_nothing_and_names_the_folder(
+    report: Report,
+) -> None:
+    found = report["a recorder that can't write"]
+    assert found["classes"][0] == "RustUnifiedTreeCore"
+    (line,) = found["log"]
+    assert "serves unrecorded: TREEDRIFT_TRACE_DIR='/" in line
+    assert "Not a directory" in line

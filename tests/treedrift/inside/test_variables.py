@@ -53,21 +53,23 @@ def test_a_folder_is_meant_from_where_the_server_started(
 
 WRONG = {
     ("TREEDRIFT_SHADOW_FIRST", "python"): "say whose core: sglang-python or treedrift-python",
-    ("TREEDRIFT_SHADOW_FIRST", "drill:leaked-slots"): "it is one of sglang-python, sglang-rust, "
+    ("TREEDRIFT_SHADOW_FIRST", "drill:leaked-slots"): "must be one of sglang-python, sglang-rust, "
     "treedrift-python, treedrift-rust",
     ("TREEDRIFT_SHADOW_FIRST", "sglang-rst"): "did you mean sglang-rust?",
     ("TREEDRIFT_SHADOW_SECOND", "rust"): "say whose core: sglang-rust or treedrift-rust",
     ("TREEDRIFT_SHADOW_SECOND", "sglang-rust@0.5.23"): "leave out the @ part",
     ("TREEDRIFT_SHADOW_SECOND", "treedrift-rst"): "did you mean treedrift-rust?",
-    ("TREEDRIFT_SHADOW_MODE", "Strict"): "it is one of warn, strict",
-    ("TREEDRIFT_SHADOW_SAMPLE", "10%"): "it is a number from 0 to 1",
-    ("TREEDRIFT_SHADOW_SAMPLE", "nan"): "it is a number from 0 to 1",
-    ("TREEDRIFT_SHADOW_SIZES_EVERY", "0"): "it is a whole number from 1 to",
-    ("TREEDRIFT_RECORD_CORE", "treedrift-shadow"): "it is one of sglang-python",
-    ("TREEDRIFT_TRACE_DIR", __file__): "it is a folder",
-    ("TREEDRIFT_TRACE_FILES", "many"): "it is a whole number from 1 to",
-    ("TREEDRIFT_TRACE_MIB", "9" * 5000): "it is a whole number from 1 to 256",
-    ("TREEDRIFT_TRACE_TOKENS", "hashed"): "it is one of pseudonyms, plain",
+    ("TREEDRIFT_SHADOW_MODE", "Strict"): "must be one of warn, strict",
+    ("TREEDRIFT_SHADOW_SAMPLE", "10%"): "must be a number from 0 to 1",
+    ("TREEDRIFT_SHADOW_SAMPLE", "nan"): "must be a number from 0 to 1",
+    ("TREEDRIFT_SHADOW_SIZES_EVERY", "0"): "must be a whole number from 1 to",
+    ("TREEDRIFT_RECORD_CORE", "treedrift-shadow"): "must be one of sglang-python",
+    ("TREEDRIFT_TRACE_DIR", __file__): "must be a folder, and a file is there",
+    ("TREEDRIFT_TRACE_DIR", "~nobody-of-this-name/traces"): "must be a path to a folder",
+    ("TREEDRIFT_TRACE_DIR", "x" * 5000): "must be a path to a folder",
+    ("TREEDRIFT_TRACE_FILES", "many"): "must be a whole number from 1 to",
+    ("TREEDRIFT_TRACE_MIB", "9" * 5000): "must be a whole number from 1 to 256",
+    ("TREEDRIFT_TRACE_TOKENS", "hashed"): "must be one of pseudonyms, plain",
     ("TREEDRIFT_SHADOW_SECOND_CORE", "x"): "no such variable; did you mean TREEDRIFT_SHADOW_SECOND",
 }
 
