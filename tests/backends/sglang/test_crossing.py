@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
+from collections.abc import Sequence
 from enum import IntEnum
 from random import Random
 from typing import Any
@@ -228,6 +229,32 @@ def test_only_copies_leave_nothing_shared(owns: bool) -> None:
         assert (crossed.value is ours.value) is not owns
         assert (crossed.key.token_ids is ours.key.token_ids) is not owns
         assert crossed.key is not ours.key
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_a_copy_of_any_type_shares_nothing_that_can_change(name: str) -> None:
+    outward, inward = crossings(stand_in())
+    chance = Random(11)
+    for _ in range(5):
+        theirs = inward.struct(make_struct(paired_types()[name], chance))
+        ours = outward.struct(theirs)
+        assert not changeable(theirs) & changeable(ours)
+
+
+def changeable(value: Any) -> set[int]:
+    """The containers and tensors of a value, which must live as long as they are compared."""
+    kinds = (list, dict, array, torch.Tensor)
+    return {id(part) for part in parts(value) if isinstance(part, kinds)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [(list[int], [1, 2]), (Sequence[int], [1, 2]), (dict[str, int], {"one": 1})],
+)
+def test_a_copy_of_a_plain_container_is_another_one(kind: Any, given: Any) -> None:
+    crossed = crossings(stand_in())[0].of(kind)(given)
+    assert crossed is not given
+    assert type(given)(crossed) == given
 
 
 def test_a_copy_leaves_the_request_of_a_match_behind() -> None:

@@ -15,6 +15,7 @@ from tests.backends.sglang.stand_in_release import stand_in, stand_in_type
 from treedrift.backends.contract import (
     AllBlocksCleared,
     BackupKV,
+    BlockRemoved,
     CacheInitParams,
     ComponentType,
     DecLockRefParams,
@@ -208,6 +209,20 @@ def test_events_are_taken_in_the_releases_types() -> None:
     assert served.kv_events.take() == []
 
 
+def test_events_come_whole_and_in_order() -> None:
+    told = [BlockRemoved([number]) for number in range(5)]
+    core, methods = Told(), methods_of()
+    core.kv_events.take = lambda: told
+    taken = serve(core, methods).take_events()
+    assert [event.block_hashes for event in taken] == [[number] for number in range(5)]
+
+
+def test_sizes_are_the_cores() -> None:
+    methods = methods_of()
+    served = serve(Told(component_evictable_size=41), methods)
+    assert served.component_evictable_size(methods.release.type("ComponentType").FULL) == 41
+
+
 def filling(tail_node_id: int, device_frees: Any, host_frees: Any, cache_actions: Any) -> None:
     device_frees[MAMBA].append(torch.tensor([3]))
     host_frees[MAMBA].append(torch.tensor([4]))
@@ -252,11 +267,13 @@ def test_a_result_of_the_caller_learns_what_the_core_says_through_it() -> None:
 
     methods = methods_of()
     served = serve(Told(commit_hicache_transfers=commit), methods)
-    theirs, actions = methods.inward.struct(InsertResult(0)), []
+    before = object()
+    theirs, actions = methods.inward.struct(InsertResult(0)), [before]
     phase = methods.release.type("CacheTransferPhase").PREFETCH
     served.commit_hicache_transfers(9, phase, {}, cache_actions=actions, insert_result=theirs)
     assert theirs.mamba_exist is True
-    assert [type(action) for action in actions] == [methods.release.type("BackupKV")]
+    assert actions[0] is before
+    assert [type(action) for action in actions[1:]] == [methods.release.type("BackupKV")]
 
 
 def test_a_match_names_its_slots_where_the_release_wants_them() -> None:
