@@ -6,9 +6,11 @@ from .history import History
 from .pseudonyms import Naming, PlainNames, Pseudonyms
 from .room import Room, config_of
 from .rotation import RotatingTraces
-from .transcript import Transcript
+from .transcript import READS, SILENT, Transcript
 
 __all__ = [
+    "READS",
+    "SILENT",
     "Call",
     "Flags",
     "History",

@@ -67,6 +67,32 @@ ABOUT_NODE: dict[str, ops.Question] = {
 }
 """The question that holds what a read of one node asks."""
 
+READS = SILENT | {
+    "all_mamba_values_flatten",
+    "all_values_flatten",
+    "buffer_backup_pool_keys",
+    "collect_full_device_indices",
+    "collect_path_info",
+    "component_has_host_value_only",
+    "dfs_weight_order",
+    "get_component_device_value",
+    "get_hash_values",
+    "get_last_hash_value",
+    "get_prefix_hash_values",
+    "is_backuped",
+    "is_full_device_evicted",
+    "is_root",
+    "match_full_device_prefix",
+    "prefetch_anchor_info",
+    "root_node_handle",
+    "rotation_base_of",
+    "rotation_phase_of",
+    "swa_tombstone_ranges",
+    "take_events",
+    "walk_for_kv_canary",
+}
+"""Calls after which no size of a tree can be another."""
+
 
 class Transcript:
     """The calls of one cache since its tree was empty, told one by one.

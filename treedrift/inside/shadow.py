@@ -57,6 +57,7 @@ from ..harness.recorder import (
     parameters_of,
 )
 from ..harness.trace import Trace
+from ..harness.transcript import READS, SILENT
 from ..harness.transcript.call import Call
 from .reporting import Reporter, place_of, shown
 from .watched import CLEARED, Crossing, WatchEndedError, watch
@@ -119,9 +120,9 @@ class Shadow:
     """The watcher that drives the second core. `first` is asked for its sizes alone.
 
     `components` are those of the tree, `pair` names both cores as the header of a trace does.
-    Sizes are compared after every `sizes_every`-th call. At the first hard difference it reports
-    and raises `ShadowDivergenceError`; what else it raises is a fault of its own, and so is a
-    second core that lacks what the first has.
+    Sizes are compared after every `sizes_every`-th call that may change them. At the first hard
+    difference it reports and raises `ShadowDivergenceError`; what else it raises is a fault of its
+    own, and so is a second core that lacks what the first has.
     """
 
     def __init__(
@@ -145,6 +146,7 @@ class Shadow:
         # Nobody asks here which handles an op was told, and a server runs for long.
         self._names.is_looking = self._second_names.is_looking = True
         self._soft: set[str] = set()
+        self._changes = 0
         self._doubtful: list[int] = []
         self._forget_handles_at = HANDLES_MIN
         self._held = Counter[int]()
@@ -160,12 +162,16 @@ class Shadow:
             self._history.add(call)
         if call.method in UNCOMPARED:
             return
-        self._judge(call, self._compare(call))
+        if not self._is_same_figure(call):
+            self._judge(call, self._compare(call))
         self._status.compared += 1
+        if call.method in READS:
+            return
+        self._changes += 1
         self._forget_handles()
         self._forget_receipts(call)
         is_dead = isinstance(call.error, CorePoisonedError)
-        if self._status.calls % self._sizes_every == 0 and not is_dead:
+        if self._changes % self._sizes_every == 0 and not is_dead:
             self._judge(call, self._compare_sizes())
 
     # --- Forgetting -----------------------------------------------------------------------
@@ -212,6 +218,13 @@ class Shadow:
 
     # --- Comparing ------------------------------------------------------------------------
 
+    def _is_same_figure(self, call: Call) -> bool:
+        """Whether a figure, which is what a cache asks for most, needs no closer look."""
+        if call.method not in SILENT or call.arguments or call.error is not None:
+            return False
+        answer = _answer(lambda: _called(self._second, call, {}))
+        return type(answer) in ATOMS and type(answer) is type(call.result) and answer == call.result
+
     def _compare(self, call: Call) -> Difference | None:
         try:
             given = {
@@ -240,7 +253,7 @@ class Shadow:
         if isinstance(theirs, BaseException):
             return Difference(f"sizes.ok|{type(theirs).__name__}", mine, str(theirs))
         found = compare_sizes(mine, theirs)
-        if found is not None or self._status.calls % (self._sizes_every * TOTAL_EVERY):
+        if found is not None or self._changes % (self._sizes_every * TOTAL_EVERY):
             return found
         total = list(self._first.total_size())
         other = _answer(lambda: list(self._second.total_size()))

@@ -256,14 +256,24 @@ def test_sizes_that_can_not_be_read_are_a_divergence(answer: Any) -> None:
     assert "(sizes." in watched.status.last
 
 
-def test_sizes_are_compared_after_every_nth_call() -> None:
+def test_sizes_are_compared_after_every_nth_call_that_may_change_them() -> None:
     watched = Shadowing(second(full_evictable_size=7), sizes_every=3)
     core: Any = watched(CacheInitParams())
-    for _ in range(2):
-        core.has_ongoing_insert()
+    for _ in range(3):
         assert watched.status.is_on
-    core.has_ongoing_insert()
-    assert "at call 3 (sizes.evictable)" in watched.status.last
+        core.has_ongoing_insert()
+        core.is_root(core.root_node_handle())
+        core.reset()
+    assert "at call 12 (sizes.evictable)" in watched.status.last
+    core.reset()
+
+
+@pytest.mark.parametrize("answer", [1, True, "0", None, (0,), Panic("native")])
+def test_a_figure_is_compared_with_its_type(answer: Any) -> None:
+    core: Any = Shadowing(second(evictable_size=answer))(CacheInitParams())
+    assert core.evictable_size() == 0
+    assert "calls[0].evictable_size." in core.treedrift_status.last
+    assert core.treedrift_status.divergences == 1
 
 
 def test_a_setting_and_a_clearing_reach_the_second_core() -> None:
