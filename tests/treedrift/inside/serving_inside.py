@@ -29,7 +29,7 @@ POLICY_CONFIGS = {"tlru": {"threshold": 60, "next_prompt_estimate": 8}}
 REQUESTS = 30
 SEEDS = 2
 FIRST_TOKEN = 7 * 10**14
-"""Where tokens start that must not be found in a record."""
+"""Where tokens start that must not be found in a trace."""
 FAULT_SEED, FAULT_REQUESTS = 1, 40
 
 CORES = ("sglang-python", "sglang-rust", "treedrift-python", "treedrift-rust")
@@ -136,7 +136,7 @@ def faults() -> Any:
     found = {}
     for drill, more in FAULTS.items():
         runs = [
-            served(core, small(**more), FAULT_SEED, FAULT_REQUESTS)
+            served(core, small(**more), FAULT_SEED, FAULT_REQUESTS, FIRST_TOKEN)
             for core in ("sglang-python", f"shadow:sglang-python,drill:{drill}")
         ]
         found[drill] = {"life": drill, "runs": runs}

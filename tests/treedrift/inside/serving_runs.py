@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from tests.treedrift.inside.conftest import ROOT, Inside
+
+TOKENS = (7 * 10**14, 8 * 10**14)
+"""Between these lies every token of the lives whose traces are kept, and nothing else."""
+
+NAMES = ("tenant", "adapter")
+"""What namespaces and adapters of the lives are called."""
 
 PROGRAM = Path(__file__).with_name("serving_inside.py")
 
@@ -28,6 +35,14 @@ def beside(folder: Path) -> dict[str, str]:
     if not link.exists():
         link.symlink_to(ROOT / "benchmarks")
     return {"PYTHONPATH": str(path)}
+
+
+def users_named_in(trace: Path) -> list[str]:
+    """Tokens and names of the server's users that stand in a trace as they are."""
+    text = trace.read_text()
+    numbers = re.findall(r"\d+", text)
+    tokens = [number for number in numbers if TOKENS[0] <= int(number) < TOKENS[1]]
+    return tokens + [name for name in NAMES if name in text]
 
 
 def treedrift(*arguments: str | Path, code: int) -> str:

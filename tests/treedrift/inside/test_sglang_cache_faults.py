@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.treedrift.inside.conftest import Inside
-from tests.treedrift.inside.serving_runs import theme, treedrift
+from tests.treedrift.inside.serving_runs import theme, treedrift, users_named_in
 from treedrift.harness.compare import decisive
 from treedrift.harness.minimize.draft import Draft
 from treedrift.harness.minimize.trial import replayed
@@ -41,6 +41,7 @@ def test_a_fault_in_the_shadow_is_caught_saved_and_kept_from_the_server(
         trace = read_trace(path)
         assert trace.header.pair is not None
         assert trace.header.pair[1] == f"drill:{drill}"
+        assert users_named_in(path) == [], drill
         assert shows_again(trace, drill), drill
     # The very commands that the log names, on the pair that parted in the server.
     source, small = traces[BY_COMMAND], tmp_path / "small.jsonl"

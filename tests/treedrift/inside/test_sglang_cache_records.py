@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
 
 from tests.treedrift.inside.conftest import Inside
-from tests.treedrift.inside.serving_runs import theme, treedrift
+from tests.treedrift.inside.serving_runs import theme, treedrift, users_named_in
 from treedrift.harness.trace import read_trace
 
 pytestmark = pytest.mark.released
 
 GROUPING = "calls[0].take_events.grouping.BlockRemoved"
 RELEASED = ("sglang-python", "sglang-rust")
-
-TOKENS = (7 * 10**14, 8 * 10**14)
-"""Between these lies every token of the lives, and nothing else."""
 
 
 def test_a_recorded_life_replays_on_four_cores_and_names_no_token(
@@ -33,8 +29,7 @@ def test_a_recorded_life_replays_on_four_cores_and_names_no_token(
     assert len(files) == len(found)
     for file in files:
         assert len(read_trace(file).ops) > 100
-        numbers = map(int, re.findall(r"\d+", file.read_text()))
-        assert [number for number in numbers if TOKENS[0] <= number < TOKENS[1]] == []
+        assert users_named_in(file) == []
     pairs = ("--pair", "python,rust", "--pair", "sglang-python,sglang-rust")
     told = json.loads(treedrift("replay", "--json", *pairs, folder, code=1))
     # SGLang's own cores bundle removed blocks into events in different ways, and that is all.
