@@ -59,7 +59,11 @@ class TraceFiles:
         self._number += 1
         self._paths.append(path)
         self.size = 0
-        self.write(_header_line(header))
+        try:
+            self.write(_header_line(header))
+        except OSError:
+            self._paths.pop().unlink()  # An empty file is no trace.
+            raise
         while len(self._paths) > self._files_max:
             self._paths.popleft().unlink(missing_ok=True)
 

@@ -75,7 +75,7 @@ class Reporter:
     """Tells what one shadow finds. A trace goes to `folder`, which holds `files` at most.
 
     `no_trace` says why no trace can be saved, where that is known before. `plain`: what is told may
-    tell of the tokens that the server was given.
+    tell of the tokens that the server was given. `is_strict`: what is told is raised as well.
     """
 
     def __init__(
@@ -88,6 +88,7 @@ class Reporter:
     ) -> None:
         self.status = Status(pair=pair)
         self.no_trace = no_trace
+        self.is_strict = False
         self._folder = folder
         self._files = files
         self._plain = plain
@@ -103,7 +104,7 @@ class Reporter:
         self._tell(
             logging.WARNING,
             f"{first} and {second} part at {place_of(found)}: {self.values_of(found)}. {saved}. "
-            f"The server goes on with {first} alone",
+            f"{self._then()}",
         )
         _count(found.pair)
 
@@ -121,11 +122,9 @@ class Reporter:
         """The shadow itself has failed and is off."""
         self.status.is_on = False
         self.status.faults += 1
-        first, second = self.status.pair
         self._tell(
             logging.ERROR,
-            f"the shadow {second} failed and is off: {shown(error)}. "
-            f"The server goes on with {first} alone",
+            f"the shadow {self.status.pair[1]} failed and is off: {shown(error)}. {self._then()}",
             error,
         )
 
@@ -136,6 +135,13 @@ class Reporter:
         if not self._plain and method is not None and method[1] in CONTENT:
             return "what they have is not shown, for it tells of tokens"
         return f"{first} has {shown(found.left)}, {second} {shown(found.right)}"
+
+    def _then(self) -> str:
+        return (
+            "It is raised"
+            if self.is_strict
+            else f"The server goes on with {self.status.pair[0]} alone"
+        )
 
     def _tell(self, level: int, text: str, error: BaseException | None = None) -> None:
         self.status.last = text
@@ -166,6 +172,8 @@ class Reporter:
                 return None
             path = next(path for path in self._names(folder) if not path.exists())
             write_trace(path, trace)
+        # Nobody else needs to read what a server's users did.
+        path.chmod(0o600)
         return path
 
     def _names(self, folder: Path) -> Iterator[Path]:

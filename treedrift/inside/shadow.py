@@ -109,10 +109,10 @@ class History(Protocol):
 
 
 class ShadowDivergenceError(WatchEndedError):
-    """The two cores have parted. Raised out of the call in strict mode."""
+    """The two cores have parted, as was reported. Raised out of the call in strict mode."""
 
-    def __init__(self, divergence: Divergence, values: str) -> None:
-        super().__init__(f"{place_of(divergence)}: {values}")
+    def __init__(self, divergence: Divergence, report: str) -> None:
+        super().__init__(report)
         self.divergence = divergence
 
 
@@ -280,7 +280,7 @@ class Shadow:
             divergence = self._divergence(found, last)
             trace.header.signature = divergence.signature
         self._reporter.divergence(divergence, trace)
-        raise ShadowDivergenceError(divergence, self._reporter.values_of(divergence))
+        raise ShadowDivergenceError(divergence, self._status.last)
 
     def _divergence(self, found: Difference, op_kind: str) -> Divergence:
         return Divergence(
@@ -323,6 +323,7 @@ def shadowed(
     the first goes on alone; with `strict` it is raised. A history that can't be kept costs the
     trace alone.
     """
+    reporter.is_strict = strict
     history = None
     if make_history is not None and not reporter.no_trace:
         try:

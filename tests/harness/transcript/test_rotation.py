@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,17 @@ def test_closing_writes_an_insert_that_is_in_flight(tmp_path: Path) -> None:
     assert only(tmp_path).ops == []
     writing.close()
     assert only(tmp_path).ops == [ops.CoreInsert([1, 2], suspend=True, answer=0)]
+
+
+@pytest.mark.parametrize("room", [0, 100])
+def test_a_full_disk_leaves_no_file_without_a_header(
+    tmp_path: Path, room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda handle, data: write(handle, data[:room]))
+    with pytest.raises(OSError, match="No space left"):
+        traces(tmp_path)
+    assert files(tmp_path) == []
 
 
 def test_every_group_has_names_of_its_own(tmp_path: Path) -> None:

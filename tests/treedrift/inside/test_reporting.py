@@ -58,6 +58,7 @@ def test_a_divergence_is_one_line_with_all_that_is_needed(
         f"The server goes on with {PAIR[0]} alone"
     )
     assert (reporter.status.divergences, reporter.status.is_on) == (1, False)
+    assert Path(saved).stat().st_mode & 0o777 == 0o600
 
 
 def test_a_saved_trace_is_the_trace_and_its_name_says_whose(tmp_path: Path) -> None:

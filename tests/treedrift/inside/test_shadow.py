@@ -344,6 +344,8 @@ def test_a_strict_shadow_raises_after_it_has_reported(caplog: pytest.LogCaptureF
     with pytest.raises(ShadowDivergenceError, match=r"is_root\.result.*True.*False") as caught:
         core.is_root(core.root_node_handle())
     assert caught.value.divergence.where == "calls[0].is_root.result"
+    assert str(caught.value) == core.treedrift_status.last
+    assert core.treedrift_status.last.endswith("names no folder. It is raised")
     assert core.treedrift_status.last in caplog.text
     assert core.is_root(core.root_node_handle())
 
@@ -500,6 +502,6 @@ def test_a_history_that_can_not_be_had_costs_the_trace_alone(tmp_path: Any) -> N
         strict=True,
     )
     core: Any = watched(CacheInitParams(tree_components=(FULL,)))
-    with pytest.raises(ShadowDivergenceError):
+    with pytest.raises(ShadowDivergenceError, match="No trace is saved: no trace can say this"):
         core.is_root(core.root_node_handle())
     assert "No trace is saved: no trace can say this." in core.treedrift_status.last
