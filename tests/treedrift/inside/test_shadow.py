@@ -256,6 +256,38 @@ def test_sizes_that_can_not_be_read_are_a_divergence(answer: Any) -> None:
     assert "(sizes." in watched.status.last
 
 
+FIGURES = {
+    "full_evictable_size": "evictable",
+    "full_protected_size": "protected",
+    "swa_evictable_size": "swa_evictable",
+    "swa_protected_size": "swa_protected",
+    "mamba_evictable_size": "mamba_evictable",
+    "mamba_protected_size": "mamba_protected",
+    "has_ongoing_insert": "has_ongoing_insert",
+}
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+def test_every_figure_of_a_tree_is_compared(figure: str) -> None:
+    params = CacheInitParams(
+        tree_components=(FULL, SWA, ComponentType.MAMBA),
+        sliding_window_size=4,
+        mamba_cache_chunk_size=1,
+    )
+    core: Any = Shadowing(second(**{figure: 1}))(params)
+    core.reset()
+    assert f"(sizes.{FIGURES[figure]})" in core.treedrift_status.last
+
+
+def test_totals_are_compared_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shadow, "TOTAL_EVERY", 3)
+    core: Any = Shadowing(second(total_size=(1, 0)))(CacheInitParams())
+    for _ in range(3):
+        assert core.treedrift_status.is_on
+        core.reset()
+    assert "at call 3 (tree.total" in core.treedrift_status.last
+
+
 def test_sizes_are_compared_after_every_nth_call_that_may_change_them() -> None:
     watched = Shadowing(second(full_evictable_size=7), sizes_every=3)
     core: Any = watched(CacheInitParams())
