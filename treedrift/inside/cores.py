@@ -161,6 +161,7 @@ def build_shadowed(given: Any, components: Any) -> Any:
     plain = not settings.pseudonyms
     folder, no_trace = settings.trace_dir, _why_no_trace(settings.trace_dir)
     reporter = Reporter(pair, folder, settings.trace_files, no_trace, plain)
+    reporter.is_strict = settings.strict
     try:
         params = contract_params(given)
     except Exception as error:

@@ -145,7 +145,7 @@ SHADOW_SAMPLE = Variable(
 SHADOW_SIZES_EVERY = Variable(
     "TREEDRIFT_SHADOW_SIZES_EVERY",
     "1",
-    "sizes are compared after every n-th call",
+    "sizes are compared after every n-th call that can change them",
     _count(1, 10**9),
 )
 RECORD_CORE = Variable(
