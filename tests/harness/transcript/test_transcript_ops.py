@@ -200,6 +200,18 @@ def test_pins_are_released_by_their_place() -> None:
     assert left_out == {"dec_full_pin of a pin that was not told": 1}
 
 
+def test_the_last_that_was_taken_may_be_released_first() -> None:
+    locks = [lock(70), lock(80)]
+    host_locks = [Call("inc_host_lock_ref", one.arguments, one.result) for one in locks]
+    host_unlock = Call("dec_host_lock_ref", unlock(host_locks[1]).arguments)
+    pins = [node_call("inc_full_pin", 70), node_call("inc_full_pin", 80)]
+    taken = [*locks, *host_locks, *pins]
+    released = [unlock(locks[1]), host_unlock, node_call("dec_full_pin", 80)]
+    found, left_out = told(match(70, 1), match(80, 2), *taken, *released)
+    assert found[-3:] == [ops.Unlock(1), ops.Unlock(1, host=True), ops.Pin(release=1)]
+    assert left_out == {}
+
+
 def test_the_root_is_told_by_its_name() -> None:
     found, _ = told(Call("root_node_handle", {}, 1), lock(1))
     assert found == [ops.Lock("root")]
