@@ -137,11 +137,9 @@ class Reporter:
         return f"{first} has {shown(found.left)}, {second} {shown(found.right)}"
 
     def _then(self) -> str:
-        return (
-            "It is raised"
-            if self.is_strict
-            else f"The server goes on with {self.status.pair[0]} alone"
-        )
+        if self.is_strict:
+            return "It is raised"
+        return f"The server goes on with {self.status.pair[0]} alone"
 
     def _tell(self, level: int, text: str, error: BaseException | None = None) -> None:
         self.status.last = text

@@ -204,13 +204,15 @@ class Shadow:
         if call.method in _TAKING:
             self._held.update(_ids_of(call.result))
         elif call.method in _RELEASING:
-            self._held.subtract(_ids_of(call.arguments["params"]))
+            for uuid in _ids_of(call.arguments["params"]):
+                # Not below 0: what a reset has made dead is released once more.
+                self._held[uuid] = max(0, self._held[uuid] - 1)
         elif call.method == "reset":
             self._held.clear()
         known = self._names.receipts()
         if len(known) < self._forget_receipts_at:
             return
-        released = [number for number, uuid in known.items() if self._held[uuid] <= 0]
+        released = [number for number, uuid in known.items() if not self._held[uuid]]
         self._names.forget_receipts(released)
         self._second_names.forget_receipts(released)
         self._held = +self._held

@@ -192,8 +192,8 @@ class _Watching:
 
     @property
     def is_passing(self) -> bool:
-        """Whether a call of this thread is not told: it is no outermost one, or all is over."""
-        return self._is_over or self._inside == threading.get_ident()
+        """Whether a call of this thread is made within another, and so is not told."""
+        return self._inside == threading.get_ident()
 
     def run(self, told: _Told, core: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Make an outermost call when it is its turn, and tell of it before and after."""

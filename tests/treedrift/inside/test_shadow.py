@@ -14,6 +14,9 @@ from tests.treedrift.inside.shadow_runs import PAIR, Make, Shadowing, cases, obs
 from treedrift.backends.contract import (
     CacheInitParams,
     ComponentType,
+    DecLockRefParams,
+    DecLockRefResult,
+    IncLockRefResult,
     InsertParams,
     MatchPrefixParams,
     MatchResult,
@@ -300,7 +303,7 @@ def test_sizes_are_compared_after_every_nth_call_that_may_change_them() -> None:
     core.reset()
 
 
-@pytest.mark.parametrize("answer", [1, True, "0", None, (0,), Panic("native")])
+@pytest.mark.parametrize("answer", [1, False, 0.0, "0", None, (0,), Panic("native")])
 def test_a_figure_is_compared_with_its_type(answer: Any) -> None:
     core: Any = Shadowing(second(evictable_size=answer))(CacheInitParams())
     assert core.evictable_size() == 0
@@ -369,6 +372,41 @@ def test_a_receipt_is_followed_however_many_came_after_it(monkeypatch: pytest.Mo
     with pytest.raises(ForgottenNameError):
         core.dec_lock_ref(*early[0])
     assert (core.treedrift_status.divergences, core.treedrift_status.faults) == (0, 1)
+
+
+def test_a_receipt_is_held_whatever_else_is_released(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shadow, "RECEIPTS_MIN", 4)
+
+    class Rewinding(PythonTreeCore):
+        """Each lock of a window has the number of its turn since the last reset."""
+
+        turn = 0
+
+        def inc_lock_ref(self, node_id: int, *args: Any) -> Any:
+            self.turn += 1
+            return IncLockRefResult(0, node_id, component_lock_uuids={SWA: self.turn})
+
+        def dec_lock_ref(self, *args: Any) -> Any:
+            return DecLockRefResult()
+
+        def reset(self) -> None:
+            self.turn = 0
+            super().reset()
+
+    core: Any = Shadowing(Rewinding, Rewinding, strict=True)(CacheInitParams())
+    root = core.root_node_handle()
+    dead = core.inc_lock_ref(root).to_dec_params()
+    core.reset()
+    core.dec_lock_ref(root, dead)  # It has the number of the next one.
+    held = core.inc_lock_ref(root).to_dec_params()
+    state_alone = DecLockRefParams(root, (FULL, SWA), held.component_lock_uuids)
+    core.dec_lock_ref(root, state_alone)
+    for _ in range(10):
+        core.dec_lock_ref(root, core.inc_lock_ref(root).to_dec_params())
+    core.dec_lock_ref(root, held)
+    assert core.treedrift_status.is_on
 
 
 def test_a_strict_shadow_raises_after_it_has_reported(caplog: pytest.LogCaptureFixture) -> None:
