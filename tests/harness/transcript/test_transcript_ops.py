@@ -168,6 +168,15 @@ def test_a_window_is_released_early_and_its_lock_later() -> None:
     assert left_out == {}
 
 
+def test_a_window_that_is_named_is_released_once() -> None:
+    taken = lock(70, mark=5)
+    given = release_window(taken).arguments
+    early = Call("dec_window_lock_only", {**given, "component_type": SWA})
+    found, left_out = told(match(70, 1), taken, early, early, config=HYBRID)
+    assert found[2:] == [ops.ReleaseWindow(0, window="swa")]
+    assert left_out == {"dec_window_lock_only of a receipt without a window": 1}
+
+
 def test_a_state_that_is_released_alone_leaves_the_rest_locked() -> None:
     taken = lock(70, mark=5)
     found, left_out = told(
@@ -254,6 +263,14 @@ def test_a_walk_is_told_with_totals_that_a_replay_would_not_have() -> None:
         ops.WalkEnd(),
     ]
     assert left_out == {}
+
+
+def test_what_a_step_frees_by_itself_is_in_the_total_of_a_replay_too() -> None:
+    step = offer(None, 0)
+    step.result.tracker[FULL] = 3
+    start = walk("evict_device_start", request_cnt=8)
+    found, _ = told(start, step, offer(70, 3))
+    assert found == [ops.WalkStart(8), ops.WalkNext(), ops.WalkNext()]
 
 
 def test_the_drop_of_a_leaf_that_asks_for_a_backup_goes_with_it() -> None:
