@@ -59,8 +59,8 @@ Plain = Any
 Encoder = Callable[["Names", Any], Plain]
 
 
-class ForgottenNameError(LookupError):
-    """A handle or receipt whose number was given up, so that another side can't be told of it."""
+class UnknownNameError(LookupError):
+    """A handle or receipt without a number, so that another side can't be told of it."""
 
 
 class Names:
@@ -131,13 +131,13 @@ class Names:
         """The handle of another side that has the same number; one without a number as it is.
 
         So is what only equals a handle, such as True: a core tells such things apart. Raises
-        `ForgottenNameError` where the number may have been given up.
+        `UnknownNameError` where the number may have been given up.
         """
         number = self._handles.get(handle) if type(handle) is int else None
         if number is not None:
             return other._handle_of.get(number, handle)
         if self._has_forgotten_handles and type(handle) is int:
-            raise ForgottenNameError(f"the handle {handle} was given up, or never issued")
+            raise UnknownNameError(f"no call told of the handle {handle}, or it was given up")
         return handle
 
     def receipt_in(self, other: Names, uuid: int | None) -> int | None:
@@ -146,7 +146,7 @@ class Names:
         if number is not None:
             return other._receipt_of.get(number, uuid)
         if self._has_forgotten_receipts and uuid is not None:
-            raise ForgottenNameError(f"the receipt {uuid} was given up, or never issued")
+            raise UnknownNameError(f"no call told of the receipt {uuid}, or it was given up")
         return uuid
 
     def handles(self) -> dict[int, NodeId]:

@@ -111,6 +111,8 @@ class Methods:
 
         Raises `ReleaseMismatchError` for what the contract has no place for, by name.
         """
+        if method not in self.signatures:
+            return {}  # A property takes none.
         signature, converters = self.signatures[method], self._arguments[method]
         found = {}
         for name, value in signature.named(args, kwargs).items():

@@ -35,8 +35,8 @@ from ..harness.canonical import (
     HANDLE_FIELDS,
     HANDLE_LIST_FIELDS,
     RECEIPT_FIELDS,
-    ForgottenNameError,
     Names,
+    UnknownNameError,
 )
 from ..harness.compare import (
     SIZE_NAMES,
@@ -233,9 +233,9 @@ class Shadow:
                 name: translated(self._names, self._second_names, name, item)
                 for name, item in call.arguments.items()
             }
-        except ForgottenNameError:
+        except UnknownNameError:
             if isinstance(call.error, KeyError):
-                return None  # The node is gone on both sides, which is why it was given up.
+                return None  # No side knows the node.
             raise
         theirs = Call(call.method, given)
         asked = arguments_of(self._names, call)
@@ -245,9 +245,17 @@ class Shadow:
         if isinstance(theirs.error, UnsupportedError) and call.error is None:
             # It lacks what the first has, so there is nothing to compare from here on.
             raise UnsupportedError(f"{call.method}: {theirs.error}")
+        if isinstance(theirs.error, KeyError) and call.error is None:
+            self._refuse_untold(theirs.error)
         left = [call.method, asked, *ending_of(self._names, call, self._ordered)]
         right = [call.method, asked, *ending_of(self._second_names, theirs, self._ordered)]
         return compare_calls([left], [right])
+
+    def _refuse_untold(self, error: KeyError) -> None:
+        """Raise if the second core was given a handle that no call had told of."""
+        handle = error.args[0] if error.args else None
+        if type(handle) is int and type(self._second_names.asked(handle)) is not int:
+            raise UnknownNameError(f"no call told of the handle {handle}")
 
     def _compare_sizes(self) -> Difference | None:
         mine = sizes_of(self._first, self._readings)

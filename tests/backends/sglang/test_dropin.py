@@ -304,6 +304,7 @@ def test_answers_come_out_as_copies_and_keep_what_they_hold() -> None:
     methods = methods_of()
     actions = methods.inward.struct(python_core().empty_match_result)
     found = methods.answer_out("empty_match_result", actions)
+    assert methods.arguments_out("empty_match_result", (), {}) == {}
     assert found.device_prefix_len == 0
     assert found.cache_actions is not actions.cache_actions
     assert set(methods.names) >= {"match_prefix", "take_events"}

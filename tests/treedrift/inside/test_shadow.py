@@ -27,7 +27,7 @@ from treedrift.backends.contract import (
 from treedrift.backends.python_core import PythonTreeCore
 from treedrift.backends.registry import local_backend
 from treedrift.backends.rust_core import RustTreeCore
-from treedrift.harness.canonical import ForgottenNameError, Names
+from treedrift.harness.canonical import Names, UnknownNameError
 from treedrift.harness.recorder import recorded_methods
 from treedrift.inside import shadow
 from treedrift.inside.reporting import Reporter
@@ -369,7 +369,7 @@ def test_a_receipt_is_followed_however_many_came_after_it(monkeypatch: pytest.Mo
         core.dec_lock_ref(*early[-1])
     core.dec_lock_ref(*oldest)
     assert core.treedrift_status.is_on
-    with pytest.raises(ForgottenNameError):
+    with pytest.raises(UnknownNameError):
         core.dec_lock_ref(*early[0])
     assert (core.treedrift_status.divergences, core.treedrift_status.faults) == (0, 1)
 
@@ -407,6 +407,16 @@ def test_a_receipt_is_held_whatever_else_is_released(
         core.dec_lock_ref(root, core.inc_lock_ref(root).to_dec_params())
     core.dec_lock_ref(root, held)
     assert core.treedrift_status.is_on
+
+
+def test_a_handle_that_no_call_told_is_no_difference_of_the_cores() -> None:
+    first = PythonTreeCore(CacheInitParams())
+    node = insert(first, 1, 2)
+    core: Any = Shadowing(RustTreeCore, lambda params: first)(CacheInitParams())
+    core.inc_full_pin(node)
+    status = core.treedrift_status
+    assert (status.divergences, status.faults, status.is_on) == (0, 1, False)
+    assert f"no call told of the handle {node}" in status.last
 
 
 def test_a_strict_shadow_raises_after_it_has_reported(caplog: pytest.LogCaptureFixture) -> None:
