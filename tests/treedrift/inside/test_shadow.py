@@ -249,6 +249,15 @@ def test_whatever_the_second_core_answers_the_first_goes_on(answer: Any, where: 
     assert f"calls[0].match_prefix.{where}" in status.last
 
 
+@pytest.mark.parametrize("exit_asked", [KeyboardInterrupt, SystemExit])
+def test_an_exit_is_no_answer_of_the_second_core(exit_asked: type[BaseException]) -> None:
+    core: Any = Shadowing(second(match_prefix=exit_asked()))(CacheInitParams())
+    with pytest.raises(exit_asked):
+        core.match_prefix(MatchPrefixParams(key(1)))
+    assert core.treedrift_status.divergences == 0
+    assert type(core) is PythonTreeCore
+
+
 @pytest.mark.parametrize("answer", [Panic("native"), RuntimeError("broken"), "many"])
 def test_sizes_that_can_not_be_read_are_a_divergence(answer: Any) -> None:
     watched = Shadowing(second(full_evictable_size=answer))
