@@ -168,12 +168,15 @@ def test_a_window_is_released_early_and_its_lock_later() -> None:
     assert left_out == {}
 
 
-def test_a_window_that_is_named_is_released_once() -> None:
+def test_a_second_window_is_released_once() -> None:
+    auxiliary = ComponentType.AUXILIARY_SWA
     taken = lock(70, mark=5)
-    given = release_window(taken).arguments
-    early = Call("dec_window_lock_only", {**given, "component_type": SWA})
-    found, left_out = told(match(70, 1), taken, early, early, config=HYBRID)
-    assert found[2:] == [ops.ReleaseWindow(0, window="swa")]
+    taken.result.component_lock_uuids[auxiliary] = 6
+    given = {**release_window(taken).arguments, "component_type": auxiliary}
+    early = Call("dec_window_lock_only", given)
+    config = Config(components=("full", "swa"), window=2, aux_window=2)
+    found, left_out = told(match(70, 1), taken, early, early, config=config)
+    assert found[2:] == [ops.ReleaseWindow(0, window="aux_swa")]
     assert left_out == {"dec_window_lock_only of a receipt without a window": 1}
 
 
