@@ -22,6 +22,7 @@ from treedrift.backends.contract import (
     MatchResult,
     RadixKey,
     SWARebuild,
+    UnknownNodeError,
     UnsupportedError,
 )
 from treedrift.backends.python_core import PythonTreeCore
@@ -527,6 +528,13 @@ def test_a_second_core_that_lacks_what_the_first_has_is_a_fault() -> None:
     assert "UnsupportedError: reset: no such tier" in core.treedrift_status.last
     with pytest.raises(UnsupportedError):
         Shadowing(lacking, strict=True)(CacheInitParams()).reset()
+
+
+def test_a_second_core_that_lacks_what_the_first_refuses_for_another_reason_is_a_fault() -> None:
+    core: Any = Shadowing(second(is_root=UnsupportedError("no such tier")))(CacheInitParams())
+    with pytest.raises(UnknownNodeError):
+        core.is_root(2**40)
+    assert (core.treedrift_status.faults, core.treedrift_status.divergences) == (1, 0)
 
 
 def test_a_first_core_that_can_not_be_watched_is_told() -> None:
