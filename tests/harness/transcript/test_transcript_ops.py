@@ -26,7 +26,7 @@ from treedrift.backends.contract import (
 )
 from treedrift.harness import ops
 from treedrift.harness.config import Config
-from treedrift.harness.transcript import Call, PlainNames, Transcript
+from treedrift.harness.transcript import Call, PlainNames, Pseudonyms, Transcript
 from treedrift.harness.transcript.labels import LABELS_MAX
 
 PLAIN = Config()
@@ -81,6 +81,14 @@ def test_an_insert_is_one_op_with_all_that_it_was_given() -> None:
         )
     ]
     assert left_out == {}
+
+
+def test_an_insert_names_no_session_of_a_user() -> None:
+    transcript = Transcript(PLAIN, Pseudonyms())
+    transcript.tell(begin(1, node=70, session_id="alice"))
+    (op,) = transcript.tell(end())
+    assert isinstance(op, ops.CoreInsert)
+    assert op.session_id == "session-1"
 
 
 def test_an_insert_says_what_its_windows_have_given_up() -> None:
