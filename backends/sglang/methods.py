@@ -16,7 +16,7 @@ from typing import Any
 from ..contract import BUFFERS, CacheInitParams, TreeCore
 from .call import translated
 from .crossing import Crossing, differs
-from .pairing import LEFT_BEHIND, Converter, annotations_of, note_lacking
+from .pairing import COPIED_APART, Converter, annotations_of, note_lacking
 from .release import REQUIRED, Release, ReleaseMismatchError
 
 INTERFACE = "UnifiedTreeCoreInterface"
@@ -93,6 +93,9 @@ class Methods:
             name: {key: self._copied.of(kind) for key, kind in found.items() if key != "return"}
             for name, found in hints.items()
         }
+        for (name, key), convert in COPIED_APART.items():
+            if name in self._arguments:
+                self._arguments[name][key] = convert
         self.arguments_shared: dict[str, dict[str, Converter | None]] = {
             name: {key: self._shared.changing(kind) for key, kind in found.items()}
             for name, found in hints.items()
@@ -107,7 +110,7 @@ class Methods:
     def arguments_out(
         self, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Arguments by the contract's parameter names; defaults, buffers and requests are left out.
+        """Arguments by the contract's parameter names; defaults and buffers are left out.
 
         Raises `ReleaseMismatchError` for what the contract has no place for, by name.
         """
@@ -116,7 +119,7 @@ class Methods:
         signature, converters = self.signatures[method], self._arguments[method]
         found = {}
         for name, value in signature.named(args, kwargs).items():
-            if name in BUFFERS or (method, name) in LEFT_BEHIND:
+            if name in BUFFERS:
                 continue
             converted, default = converters[name](value), signature.ours[name]
             if default is REQUIRED or differs(converted, default):

@@ -63,11 +63,23 @@ def _is_chunked(inserted_len: int) -> bool:
 _UNPAIRED = {"AuxiliaryWindow", "EvictParams", "EvictionResult"}
 """Types that never cross: what a cache is asked for, and the base of others."""
 
-LEFT_BEHIND = {("MatchPrefixParams", "req"), ("build_load_back_spec", "req")}
-"""Requests, which no copy takes along: they are the server's, and a copy would keep them alive.
+LEFT_BEHIND = {("MatchPrefixParams", "req")}
+"""Requests, which no copy takes along: they are the server's, and no core reads them (KEY-52)."""
 
-No core reads one to match (KEY-52); for a load back it only adds the copy of a state (LDB-4).
-"""
+
+def _with_its_state(req: Any) -> Any:
+    """What a core reads of a request that is loaded back: the slot of its state (LDB-4)."""
+    kv = getattr(req, "kv", None)
+    slot = getattr(req if kv is None else kv, "mamba_pool_idx", None)
+    if slot is None:
+        return None
+    slot = slot.clone() if isinstance(slot, torch.Tensor) else slot
+    held = types.SimpleNamespace(mamba_pool_idx=slot)
+    return held if kv is None else types.SimpleNamespace(kv=held)
+
+
+COPIED_APART: dict[tuple[str, str], Converter] = {("build_load_back_spec", "req"): _with_its_state}
+"""Arguments of which a copy takes a part alone, by method and parameter."""
 
 
 INDISPENSABLE = {"CacheInitParams", "RadixKey"}

@@ -24,6 +24,7 @@ from ..contract import (
     RadixKey,
     TreeCore,
     TreePathNodeInfo,
+    UnsupportedError,
 )
 from .call import ReleasedCall
 from .values import Values
@@ -32,6 +33,7 @@ from .values import Values
 class QueryCalls(TreeCore):
     """Read-only methods of a released core, and the few that name spans of a key."""
 
+    flavour: str
     _call: ReleasedCall
     _values: Values
 
@@ -173,6 +175,11 @@ class QueryCalls(TreeCore):
     ) -> dict[ComponentType, dict[PoolName, list[str]]]:
         if self._call.lacks("buffer_backup_pool_keys"):
             return super().buffer_backup_pool_keys(node_id, hash_values)
+        if self.flavour == "python" and self.is_host_memory_buffer_only and self.has_swa_host_pool:
+            raise UnsupportedError(
+                "buffer_backup_pool_keys: the released Python core asks the window's host pool, "
+                "and none is plugged in"
+            )
         found = self._call("buffer_backup_pool_keys", node_id, list(hash_values))
         return {
             self._values.component_out(component): {

@@ -19,7 +19,7 @@ TRACES = {
     "empty": ("", "the file is empty"),
     "of the future": (
         '{"treedrift": "trace", "version": 99}\n',
-        ":1: field `version`: is 99, and this treedrift reads up to 3; use a newer treedrift",
+        ":1: field `version`: is 99, and this treedrift reads up to 4; use a newer treedrift",
     ),
     "with an unknown op": (HEADER + '{"op": "core_inset"}\n', ":2: field `op`: unknown op"),
     "with a negative page size": (

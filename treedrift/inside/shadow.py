@@ -442,7 +442,7 @@ def translated(first: Names, second: Names, name: str, item: Any) -> Any:
     """
     if name in HANDLE_FIELDS:
         return first.handle_in(second, item)
-    if item is None or name == "req":  # No core reads a request (KEY-52).
+    if item is None:
         return None
     if name in HANDLE_LIST_FIELDS:
         return type(item)([first.handle_in(second, one) for one in item])

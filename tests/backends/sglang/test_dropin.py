@@ -82,6 +82,9 @@ class Interface(ABC):
     ) -> None: ...
 
     @abstractmethod
+    def build_load_back_spec(self, node_id: int, req: Any = None) -> Any: ...
+
+    @abstractmethod
     def is_root(self, node_id: int) -> bool: ...
 
     def take_events(self) -> list[Any]:
@@ -309,3 +312,16 @@ def test_answers_come_out_as_copies_and_keep_what_they_hold() -> None:
     assert found.cache_actions is not actions.cache_actions
     assert set(methods.names) >= {"match_prefix", "take_events"}
     assert "defragment" not in methods.names
+
+
+def test_a_copy_of_a_load_back_takes_the_slot_of_the_request_alone() -> None:
+    slot = torch.tensor(3)
+    held = SimpleNamespace(kv=SimpleNamespace(mamba_pool_idx=slot), rid="r")
+    copied = methods_of().arguments_out("build_load_back_spec", (1,), {"req": held})["req"]
+    assert vars(copied).keys() == {"kv"}
+    assert copied.kv.mamba_pool_idx.item() == 3
+    assert copied.kv.mamba_pool_idx is not slot
+    without = SimpleNamespace(kv=SimpleNamespace(mamba_pool_idx=None))
+    assert methods_of().arguments_out("build_load_back_spec", (1,), {"req": without}) == {
+        "node_id": 1
+    }
