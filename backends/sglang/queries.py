@@ -177,8 +177,7 @@ class QueryCalls(TreeCore):
             return super().buffer_backup_pool_keys(node_id, hash_values)
         if self.flavour == "python" and self.is_host_memory_buffer_only and self.has_swa_host_pool:
             raise UnsupportedError(
-                "buffer_backup_pool_keys: the released Python core asks the window's host pool, "
-                "and none is plugged in"
+                "the released Python core asks the window's host pool, and none is plugged in"
             )
         found = self._call("buffer_backup_pool_keys", node_id, list(hash_values))
         return {
