@@ -13,6 +13,7 @@ from treedrift.harness.lockstep import Lockstep
 from treedrift.harness.trace import TraceError
 
 from . import measure
+from .arguments import count
 from .report import hybrid_rows, log_rows, swarm_row, table_of
 from .rows import Row, plain_row, write_rows
 
@@ -92,21 +93,14 @@ def _tick(what: str) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     add = parser.add_argument
-    add("--requests", type=_count, default=400, help="requests of the log (400)")
+    add("--requests", type=count, default=400, help="requests of the log (400)")
     add("--log", type=Path, help="a Mooncake request log; default: the conversation log")
-    add("--rounds", type=_count, default=5, help="runs of every core per page size (5)")
-    add("--page-size", type=_count, nargs="+", default=[1, 16, 64], help="page sizes (1 16 64)")
+    add("--rounds", type=count, default=5, help="runs of every core per page size (5)")
+    add("--page-size", type=count, nargs="+", default=[1, 16, 64], help="page sizes (1 16 64)")
     add("--core", nargs="+", default=list(CORES), help="cores to measure")
     add("--swarm-ops", type=int, default=6000, help="ops of a round of the swarm; 0 for none")
     add("--output", type=Path, default=ROOT / "build" / "bench.json", help="where rows go")
     return parser
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
-    return number
 
 
 if __name__ == "__main__":

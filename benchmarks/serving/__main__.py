@@ -15,6 +15,7 @@ import torch
 from treedrift.harness.importers.mooncake import read_log
 from treedrift.harness.trace import TraceError
 
+from ..arguments import count
 from .contestants import CHOSEN, entered
 from .running import run_log, setting_for
 from .setting import COMPONENTS
@@ -46,7 +47,7 @@ def parser_of_runs(program: str, about: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=program, description=about)
     add = parser.add_argument
     add("--log", type=Path, required=True, help="a Mooncake request log")
-    add("--requests", type=_count, default=3000, help="requests of the log (3000)")
+    add("--requests", type=count, default=3000, help="requests of the log (3000)")
     add(
         "--core",
         nargs="+",
@@ -54,26 +55,19 @@ def parser_of_runs(program: str, about: str | None) -> argparse.ArgumentParser:
         help="sglang-python, sglang-rust, treedrift-python, treedrift-rust, shadow:FIRST,SECOND,"
         " record:CORE, another backend's name, or chosen, which leaves it to SGLang's variable",
     )
-    add("--rounds", type=_count, default=1, help="runs of every core (1)")
+    add("--rounds", type=count, default=1, help="runs of every core (1)")
     add("--components", type=_components, default=("full",), help="as in full,swa,mamba (full)")
-    add("--page-size", type=_count, default=16, help="tokens of a page (16)")
-    add("--slots", type=_count, default=2**18, help="tokens of the pool (262144)")
-    add("--window", type=_count, default=1024, help="tokens of the window (1024)")
-    add("--states", type=_count, default=512, help="slots for states (512)")
-    add("--rows", type=_count, default=8, help="requests that run at a time (8)")
-    add("--chunk", type=_count, default=8192, help="tokens of prompts in one step (8192)")
-    add("--output-tokens", type=_count, default=8, help="at most so many tokens of an output (8)")
+    add("--page-size", type=count, default=16, help="tokens of a page (16)")
+    add("--slots", type=count, default=2**18, help="tokens of the pool (262144)")
+    add("--window", type=count, default=1024, help="tokens of the window (1024)")
+    add("--states", type=count, default=512, help="slots for states (512)")
+    add("--rows", type=count, default=8, help="requests that run at a time (8)")
+    add("--chunk", type=count, default=8192, help="tokens of prompts in one step (8192)")
+    add("--output-tokens", type=count, default=8, help="at most so many tokens of an output (8)")
     add("--first-token", type=int, default=0, help="added to every token (0)")
     add("--policy", default="lru", help="eviction policy (lru)")
     add("--events", action="store_true", help="record the cache's events as well")
     return parser
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
-    return number
 
 
 def _components(text: str) -> tuple[str, ...]:

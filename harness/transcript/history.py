@@ -24,6 +24,8 @@ class History:
         self, config: Config, bytes_max: int = 64 * 2**20, naming: NamingKind = Pseudonyms
     ) -> None:
         self._bytes_max = bytes_max
+        self.lacks_last = False
+        """Whether the last call could not be told, so that the run so far ends before it."""
         self._begin(Part(config, naming))
 
     def _begin(self, part: Part) -> None:
@@ -33,12 +35,15 @@ class History:
 
     def add(self, call: Call) -> None:
         """A call has ended."""
+        self.lacks_last = False
         if call.method == "reset" and call.error is None:
             self._begin(self._part.after_reset())
             return
         if self._part.is_between and (self._part.is_full or self._size > self._bytes_max):
             self._begin(self._part.after())
+        left_out = self._part.left_out
         lines = self._part.tell(call)
+        self.lacks_last = self._part.left_out > left_out
         self._lines += lines
         self._size += sum(map(len, lines))
 

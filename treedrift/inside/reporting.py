@@ -158,6 +158,8 @@ class Reporter:
         if path is None:
             return f"No trace is saved: {self._folder} holds {self._files} already"
         self.status.traces.append(str(path))
+        if trace.header.expect == "agrees":
+            return f"The run up to there is {path}; no op says this call, so a replay agrees"
         return f"The trace of the run is {path}; `treedrift replay` and `treedrift shrink` take it"
 
     def _write(self, folder: Path, trace: Trace) -> Path | None:

@@ -101,6 +101,10 @@ _EVICTABLE = {
 class History(Protocol):
     """What keeps the calls of a run: `harness.transcript.history.History`."""
 
+    @property
+    def lacks_last(self) -> bool:
+        """Whether no op could say the last call."""
+
     def add(self, call: Call) -> None:
         """Keep a call, which nobody changes any more."""
 
@@ -285,7 +289,7 @@ class Shadow:
     def _part(self, call: Call, found: Difference) -> NoReturn:
         """Report a hard difference and end."""
         divergence, trace = self._divergence(found, call.method), self._trace(found)
-        if trace is not None:
+        if trace is not None and trace.header.expect == "diverges":
             # The last op of the trace is the one that the call belongs to.
             last = kind_of(trace.ops[-1]) if trace.ops else call.method
             divergence = self._divergence(found, last)
@@ -311,8 +315,10 @@ class Shadow:
             return None
         told = self._divergence(found, "")
         note = f"what a cache called up to {place_of(told)}: {self._reporter.values_of(told)}"
+        # Without the call that shows it, nothing of the run does.
+        expect = "agrees" if self._history.lacks_last else "diverges"
         try:
-            return self._history.trace(pair=told.pair, expect="diverges", note=note)
+            return self._history.trace(pair=told.pair, expect=expect, note=note)
         except Exception as error:
             self._reporter.no_trace = shown(error)
             return None

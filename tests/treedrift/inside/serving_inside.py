@@ -164,6 +164,7 @@ def refusals() -> Any:
     from sglang.srt.mem_cache.unified_cache.components import FullComponent
     from sglang.srt.mem_cache.unified_radix_cache import UnifiedRadixCache
 
+    # Types stop at SGLang, which has none that reach this environment.
     class Foreign(FullComponent):  # type: ignore[misc]
         """A component of somebody else's."""
 

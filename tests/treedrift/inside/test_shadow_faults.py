@@ -69,6 +69,8 @@ def test_a_first_core_that_can_not_be_watched_is_told() -> None:
 class Broken:
     """A history that fails at one of its methods."""
 
+    lacks_last = False
+
     def __init__(self, place: str) -> None:
         self._place = place
 

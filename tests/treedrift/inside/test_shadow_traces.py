@@ -8,7 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.treedrift.inside.shadow_runs import Shadowing, cases, observations
+from tests.treedrift.inside.shadow_runs import PAIR, Shadowing, cases, observations
+from treedrift.backends.contract import CacheInitParams, UnknownNodeError
+from treedrift.backends.python_core import PythonTreeCore
 from treedrift.backends.registry import local_backend
 from treedrift.harness.compare import Divergence, decisive
 from treedrift.harness.config import Config
@@ -103,3 +105,23 @@ def test_a_saved_trace_shows_its_divergence_again(name: str, tmp_path: Path) -> 
     found = replayed(trace, tree_every=NEVER, watch_free_list=False, model=False)
     assert found is not None
     assert (found.signature, found.op_index) == (header.signature, len(trace.ops) - 1)
+
+
+def test_a_trace_without_the_call_that_parted_expects_no_divergence(tmp_path: Path) -> None:
+    def make_second(params: Any) -> Any:
+        core: Any = PythonTreeCore(params)
+        core.is_root = lambda node: True
+        return core
+
+    core: Any = Shadowing(
+        make_second,
+        make_reporter=lambda: Reporter(PAIR, tmp_path),
+        make_history=lambda params: History(Config(), naming=PlainNames),
+    )(CacheInitParams())
+    with pytest.raises(UnknownNodeError):
+        core.is_root(2**40)
+    assert core.treedrift_status.divergences == 1
+    assert "no op says this call, so a replay agrees" in core.treedrift_status.last
+    header = read_trace(core.treedrift_status.traces[0]).header
+    assert (header.expect, header.signature) == ("agrees", None)
+    assert "not told: 1 x is_root, which raised UnknownNodeError" in header.note

@@ -380,8 +380,8 @@ def test_a_core_whose_class_is_fixed_is_refused_by_name() -> None:
 
 
 def test_a_queue_that_can_not_be_watched_leaves_the_core_as_it_was() -> None:
-    core = PythonTreeCore(CacheInitParams())
-    core.kv_events = object()  # type: ignore[assignment]
+    core: Any = PythonTreeCore(CacheInitParams())
+    core.kv_events = object()
     with pytest.raises(WatchError, match="object"):
         watched(core)
     assert type(core) is PythonTreeCore
