@@ -46,7 +46,7 @@ class Inserts:
 
     def resume(self, call: Call) -> None:
         """`resume_insert`."""
-        if not self.is_open:
+        if not self.is_open or self._op is None:
             self._sheet.leave_out("resume_insert of an insert that was not told")
         elif self._is_stepwise:
             self._sheet.write(ops.CoreResume())

@@ -97,8 +97,12 @@ def _header_line(header: Header) -> bytes:
     data = msgspec.json.encode(header)
     while len(data) >= HEADER_BYTES and header.note:
         excess = len(data) - HEADER_BYTES + len("...") + 1
-        header = msgspec.structs.replace(header, note=header.note[: -excess - 3] + "...")
+        cut = f"{header.note[: -excess - 3]}..."
+        header = msgspec.structs.replace(header, note=cut if cut != header.note else "")
         data = msgspec.json.encode(header)
+    if len(data) >= HEADER_BYTES:
+        # Written anew it would run into the first op.
+        raise OSError(errno.EMSGSIZE, "the header of the trace is too long")
     return data.ljust(HEADER_BYTES - 1) + b"\n"
 
 

@@ -49,6 +49,12 @@ def test_the_header_says_at_once_what_could_not_be_told(tmp_path: Path) -> None:
     assert trace.ops == [ops.CoreMatch([1], answer=0)]
 
 
+def test_a_header_that_is_too_long_without_its_note_ends_the_recording(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="too long"):
+        traces(tmp_path, note="n", source="s" * 5000)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_note_that_is_too_long_is_cut(tmp_path: Path) -> None:
     writing = traces(tmp_path, note="é" * 4000)
     writing.add(match(70, 1))
